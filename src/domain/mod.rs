@@ -1,0 +1,10 @@
+//! What a conversation is: names, numbers, rules. Pure: no I/O, no async, no clock, no status code.
+
+pub mod assign_seq;
+pub mod conversation;
+pub mod event;
+pub mod ids;
+pub mod membership;
+pub mod message;
+pub mod position;
+pub mod refusal;

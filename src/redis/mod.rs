@@ -1,0 +1,6 @@
+//! The live state: the only room that knows the Redis client or a key name. One file per script, paired by name with `lua/<same>.lua`.
+
+pub mod keys;
+pub mod link;
+pub mod outbox;
+pub mod stored_form;

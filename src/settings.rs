@@ -1,0 +1,107 @@
+//! Every setting, typed, documented once; `--help` and the README's table are made from here.
+
+use clap::Args;
+
+/// Settings of a gateway and of a worker, from flags or the environment (a flag wins).
+#[derive(Args, Clone, Debug)]
+pub struct Settings {
+    /// Address of the API
+    #[arg(long, env = "SEQLINE_LISTEN", default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
+    pub listen: std::net::SocketAddr,
+    /// Address of health, readiness and metrics; keep it off the public network
+    #[arg(long, env = "SEQLINE_ADMIN_LISTEN", default_value = "127.0.0.1:9090", value_name = "HOST:PORT")]
+    pub admin_listen: std::net::SocketAddr,
+    /// Redis: redis://, redis-sentinel://, redis-cluster://, or the same with rediss for TLS
+    #[arg(long, env = "SEQLINE_REDIS_URL", value_name = "URL", hide_env_values = true)]
+    pub redis_url: String,
+    /// Postgres
+    #[arg(long, env = "SEQLINE_DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    pub database_url: String,
+    /// Connections to Postgres that one process may hold
+    #[arg(long, env = "SEQLINE_DATABASE_CONNECTIONS", default_value_t = 10, value_name = "N")]
+    pub database_connections: u32,
+    /// Secrets for HS256 tokens, comma separated, each at least 32 bytes; all are accepted, so that they can be rotated
+    #[arg(long, env = "SEQLINE_JWT_HS256_SECRETS", value_delimiter = ',', value_name = "SECRETS", hide_env_values = true)]
+    pub jwt_hs256_secrets: Vec<String>,
+    /// JWKS for RS256, ES256 and EdDSA tokens: a file, or an https URL (http only for loopback)
+    #[arg(long, env = "SEQLINE_JWT_JWKS", value_name = "FILE|URL")]
+    pub jwt_jwks: Option<String>,
+    /// Issuer that tokens must name
+    #[arg(long, env = "SEQLINE_JWT_ISSUER", value_name = "TEXT")]
+    pub jwt_issuer: Option<String>,
+    /// Audience that tokens must name
+    #[arg(long, env = "SEQLINE_JWT_AUDIENCE", value_name = "TEXT")]
+    pub jwt_audience: Option<String>,
+    /// Cookie that may hold the token instead of the Authorization header; needs allowed origins
+    #[arg(long, env = "SEQLINE_JWT_COOKIE", value_name = "NAME")]
+    pub jwt_cookie: Option<String>,
+    /// Origins that browsers may call from, comma separated, e.g. https://app.example
+    #[arg(long, env = "SEQLINE_ALLOWED_ORIGINS", value_delimiter = ',', value_name = "ORIGINS")]
+    pub allowed_origins: Vec<String>,
+    /// Shards of conversations; fixed when the installation is made
+    #[arg(long, env = "SEQLINE_SHARDS", default_value_t = 64, value_name = "N")]
+    pub shards: u16,
+    /// Partitions of users; fixed when the installation is made
+    #[arg(long, env = "SEQLINE_PARTITIONS", default_value_t = 256, value_name = "N")]
+    pub partitions: u16,
+    /// Entries that a user's log keeps
+    #[arg(long, env = "SEQLINE_LOG_MAX_ENTRIES", default_value_t = 10_000, value_name = "N")]
+    pub log_max_entries: u64,
+    /// Age in seconds up to which a user's log keeps entries
+    #[arg(long, env = "SEQLINE_LOG_MAX_AGE", default_value_t = 604_800, value_name = "SECONDS")]
+    pub log_max_age: u64,
+    /// Recent messages of a conversation kept in Redis after they are archived
+    #[arg(long, env = "SEQLINE_WINDOW_MESSAGES", default_value_t = 200, value_name = "N")]
+    pub window_messages: u64,
+    /// Seconds for which Redis alone decides whether an idempotency key is new
+    #[arg(long, env = "SEQLINE_KEY_WINDOW", default_value_t = 3_600, value_name = "SECONDS")]
+    pub key_window: u64,
+    /// Seconds without use after which a conversation leaves Redis
+    #[arg(long, env = "SEQLINE_COOL_AFTER", default_value_t = 21_600, value_name = "SECONDS")]
+    pub cool_after: u64,
+    /// Smallest block of numbers that a conversation takes at a time
+    #[arg(long, env = "SEQLINE_LEASE_BLOCK", default_value_t = 10_000, value_name = "N")]
+    pub lease_block: u64,
+    /// Entries in a shard's outbox above which sends are refused with 503
+    #[arg(long, env = "SEQLINE_OUTBOX_MAX_ENTRIES", default_value_t = 200_000, value_name = "N")]
+    pub outbox_max_entries: u64,
+    /// Rows that one archive transaction takes
+    #[arg(long, env = "SEQLINE_ARCHIVE_BATCH_ROWS", default_value_t = 1_000, value_name = "N")]
+    pub archive_batch_rows: u64,
+    /// Milliseconds between comment lines on a quiet stream
+    #[arg(long, env = "SEQLINE_HEARTBEAT_MS", default_value_t = 15_000, value_name = "MS")]
+    pub heartbeat_ms: u64,
+    /// Longest life of a stream in milliseconds; each ends between 80 and 100 % of it
+    #[arg(long, env = "SEQLINE_STREAM_LIFE_MAX_MS", default_value_t = 1_800_000, value_name = "MS")]
+    pub stream_life_max_ms: u64,
+    /// Milliseconds after which a stream whose reader takes nothing is closed
+    #[arg(long, env = "SEQLINE_STREAM_STALL_MS", default_value_t = 60_000, value_name = "MS")]
+    pub stream_stall_ms: u64,
+    /// Milliseconds within which every request but streams and polls is answered
+    #[arg(long, env = "SEQLINE_REQUEST_DEADLINE_MS", default_value_t = 5_000, value_name = "MS")]
+    pub request_deadline_ms: u64,
+    /// Largest JSON body in bytes
+    #[arg(long, env = "SEQLINE_BODY_BYTES_MAX", default_value_t = 65_536, value_name = "BYTES")]
+    pub body_bytes_max: usize,
+    /// Most members of a group
+    #[arg(long, env = "SEQLINE_GROUP_MEMBERS_MAX", default_value_t = 1_000, value_name = "N")]
+    pub group_members_max: u64,
+    /// Count up to which unread messages are counted exactly
+    #[arg(long, env = "SEQLINE_UNREAD_MAX", default_value_t = 1_000, value_name = "N")]
+    pub unread_max: u64,
+    /// Members up to which read.advanced of others is kept in logs
+    #[arg(long, env = "SEQLINE_READ_EVENTS_MEMBERS_MAX", default_value_t = 10, value_name = "N")]
+    pub read_events_members_max: u64,
+    /// Milliseconds that a stopping process gives its requests and streams
+    #[arg(long, env = "SEQLINE_DRAIN_MS", default_value_t = 20_000, value_name = "MS")]
+    pub drain_ms: u64,
+    /// Milliseconds that are added to the clock; for tests of clocks that disagree
+    #[arg(long, env = "SEQLINE_CLOCK_OFFSET_MS", default_value_t = 0, value_name = "MS", allow_hyphen_values = true, hide = true)]
+    pub clock_offset_ms: i64,
+    /// Log lines: json or text
+    #[arg(long, env = "SEQLINE_LOG_FORMAT", default_value = "json", value_name = "json|text")]
+    pub log_format: String,
+    /// Log filter, e.g. info or seqline=debug,warn
+    #[arg(long, env = "SEQLINE_LOG", default_value = "info", value_name = "FILTER")]
+    pub log: String,
+}
