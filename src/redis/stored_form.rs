@@ -203,6 +203,22 @@ pub struct StoredMember {
     pub left: Option<Rev>,
 }
 
+impl StoredMember {
+    /// With what only the script knew: a `rev` of 0 says that this entry is the join (its rev, its seq or 0), a `left` of 0 that it is the end.
+    #[must_use]
+    pub fn resolved(&self, entry_rev: Rev, entry_seq: Option<Seq>) -> Self {
+        let mut known = self.clone();
+        if known.rev == 0 {
+            known.rev = entry_rev;
+            known.seq = entry_seq.unwrap_or(0);
+        }
+        if known.left == Some(0) {
+            known.left = Some(entry_rev);
+        }
+        known
+    }
+}
+
 /// A conversation's common facts as the archive keeps them (head and rev come from the entry itself).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredConversation {
@@ -233,7 +249,7 @@ pub struct Change {
     /// The conversation's facts when they changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation: Option<StoredConversation>,
-    /// Memberships that changed, in full. A `rev` or `seq` of 0 or a `left` of 0 stands for the entry's own (it is known only inside the script).
+    /// Memberships that changed, in full; what only the script knows is filled in by [`StoredMember::resolved`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<StoredMember>,
     /// A watermark that moved: user, seq, at.

@@ -1,0 +1,81 @@
+-- Numbers and keeps a run of messages of one shard, each by itself: one refused send does not touch its neighbours.
+-- KEYS: 1 shard info (hash), 2 outbox (stream); then for each send 7: head (hash), members (hash), marks (hash), window (hash),
+--       revs (sorted set), keys0 (hash), keys1 (hash).
+-- ARGV: 1 now (ms), 2 outbox length above which sends are refused (entries), 3 how many sends; then for each send 12: conversation,
+--       sender, client id, fingerprint, time inside the key (ms, '' if none), '1' if the archive was asked for this key, message JSON,
+--       pair JSON when a peer was named ('' if not), low user and high user of the pair, change JSON for a conversation that is made now,
+--       and '' or 'refuse' (say whether the caller may, but do not write).
+-- RETURNS: one list per send, first a word: sent (seq, rev, numbers left in the lease) | replayed (seq, window value or false) | conflict |
+--          cold | closed | unmade | ask_archive | not_member | dissolved | refused | lease_used_up | overloaded | stale_epoch.
+-- WHY: two gateways that read a counter and then write it give one number twice. Here looking up the key, checking the membership,
+--      numbering and appending are one step; and a server that restarted or was promoted (another master_replid) may have forgotten
+--      numbers, so it gives none before a new epoch is opened.
+local now, outbox_max, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid', 'state', 'n')
+local live = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
+local stale = not shard[1] or shard[2] ~= live or shard[3] ~= 'open'
+local epoch, n = shard[1], tonumber(shard[4] or '0')
+local length = stale and 0 or redis.call('XLEN', KEYS[2])
+
+local function whole(number) return string.format('%d', number) end
+
+local function send(k, a)
+  if stale then return {'stale_epoch'} end
+  local head, members, marks, window, revs = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
+  local conversation, sender, key, print = ARGV[a], ARGV[a + 1], ARGV[a + 1] .. '\0' .. ARGV[a + 2], ARGV[a + 3]
+  local c = redis.call('HMGET', head, 'lease_epoch', 'state', 'made', 'kgen', 'keys_all', 'keys_since', 'next', 'lease_to', 'rev',
+    'updated_at', 'mver', 'dissolved')
+  if c[1] ~= epoch then return {'cold'} end
+  local current = KEYS[k + 5 + tonumber(c[4])]
+  local known = redis.call('HGET', KEYS[k + 5], key) or redis.call('HGET', KEYS[k + 6], key)
+  if known then
+    local seq, first = string.match(known, '^(%d+) (.*)$')
+    if first ~= print then return {'conflict'} end
+    return {'replayed', seq, redis.call('HGET', window, seq)}
+  end
+  if c[2] ~= 'open' then return {'closed'} end
+  local making = c[3] ~= '1'
+  if making and ARGV[a + 7] == '' then return {'unmade'} end
+  local stamp = tonumber(ARGV[a + 4])
+  local decidable = c[5] == '1' or ARGV[a + 5] == '1' or (stamp and stamp > tonumber(c[6]) and stamp <= now + 60000)
+  if not decidable then return {'ask_archive'} end
+  if making then
+    if sender ~= ARGV[a + 8] and sender ~= ARGV[a + 9] then return {'not_member'} end
+  elseif redis.call('HEXISTS', members, sender) == 0 then
+    return {c[12] == '1' and 'dissolved' or 'not_member'}
+  end
+  if ARGV[a + 11] == 'refuse' then return {'refused'} end
+  local seq = tonumber(c[7])
+  if seq > tonumber(c[8]) then return {'lease_used_up'} end
+  if length >= outbox_max then return {'overloaded'} end
+
+  local rev = math.max(tonumber(c[9]), tonumber(epoch) * 4294967296) + 1
+  local s, r, mver = whole(seq), whole(rev), c[11]
+  local updated = whole(math.max(tonumber(c[10]), now))
+  redis.call('HSET', head, 'next', whole(seq + 1), 'head', s, 'rev', r, 'updated_at', updated)
+  if making then
+    mver = '1'
+    redis.call('HSET', head, 'made', '1', 'pair', ARGV[a + 7], 'created_at', ARGV[1], 'mver', mver, 'mcount', '2')
+    local record = 'm ' .. ARGV[1] .. ' 0 ' .. r
+    redis.call('HSET', members, ARGV[a + 8], record, ARGV[a + 9], record)
+  end
+  redis.call('HSET', window, s, r .. ' ' .. ARGV[a + 6])
+  redis.call('ZADD', revs, r, s)
+  redis.call('HSET', current, key, s .. ' ' .. print)
+  redis.call('HSET', marks, sender, s .. ' ' .. ARGV[1])
+  n, length = n + 1, length + 1
+  local id = epoch .. '-' .. whole(n)
+  if making then
+    redis.call('XADD', KEYS[2], id, 'c', conversation, 'r', r, 'v', mver, 't', ARGV[1], 'q', s, 'b', ARGV[a + 6], 'x', ARGV[a + 10])
+  else
+    redis.call('XADD', KEYS[2], id, 'c', conversation, 'r', r, 'v', mver, 't', ARGV[1], 'q', s, 'b', ARGV[a + 6])
+  end
+  return {'sent', s, r, whole(tonumber(c[8]) - seq)}
+end
+
+local replies, before = {}, n
+for i = 1, count do
+  replies[i] = send(3 + (i - 1) * 7, 4 + (i - 1) * 12)
+end
+if n > before then redis.call('HSET', KEYS[1], 'n', whole(n)) end
+return replies
