@@ -2,18 +2,7 @@
 
 use bytes::Bytes;
 
-/// A reply of Redis, without the client's own types.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
-    /// Nothing.
-    Nil,
-    /// An integer.
-    Int(i64),
-    /// A string of bytes (simple strings too).
-    Bulk(Bytes),
-    /// A list.
-    List(Vec<Reply>),
-}
+pub use super::reply::Reply;
 
 /// Why a call to Redis failed. Only [`LinkError::NotSent`] promises that nothing was executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
