@@ -1,1 +1,12 @@
-//! Door.
+//! The JSON that clients rely on. Pure: serde and OpenAPI, no I/O, and no derive that is not part of the public promise.
+//!
+//! Requests refuse fields they do not know; answers are made from domain values and can be read back, so that the load
+//! generator and the tests speak through the very same shapes.
+
+pub mod conversation;
+pub mod event;
+pub mod message;
+pub mod operations;
+pub mod problem;
+pub mod stream;
+pub mod timestamp;

@@ -1,0 +1,376 @@
+//! Conversations and members on the wire.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use super::message::Message;
+use super::timestamp::Timestamp;
+use crate::domain::conversation::{self as domain, History as DomainHistory, parse_title};
+use crate::domain::ids::{INTEGER_MAX, Kind as DomainKind, UserId};
+use crate::domain::membership;
+use crate::domain::refusal::FieldError;
+
+/// Which family a conversation belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConversationKind {
+    /// Two users, for ever.
+    Single,
+    /// Members come and go.
+    Group,
+    /// The host application speaks, members read.
+    System,
+}
+
+impl From<DomainKind> for ConversationKind {
+    fn from(kind: DomainKind) -> Self {
+        match kind {
+            DomainKind::Single => Self::Single,
+            DomainKind::Group => Self::Group,
+            DomainKind::System => Self::System,
+        }
+    }
+}
+
+/// What of the past a new member of a group sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum History {
+    /// Everything.
+    All,
+    /// From the last join on.
+    FromJoin,
+}
+
+impl From<DomainHistory> for History {
+    fn from(history: DomainHistory) -> Self {
+        match history {
+            DomainHistory::All => Self::All,
+            DomainHistory::FromJoin => Self::FromJoin,
+        }
+    }
+}
+
+impl From<History> for DomainHistory {
+    fn from(history: History) -> Self {
+        match history {
+            History::All => Self::All,
+            History::FromJoin => Self::FromJoin,
+        }
+    }
+}
+
+/// A member's standing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Renames and removes; exactly one in a group.
+    Owner,
+    /// Everybody else.
+    Member,
+}
+
+impl From<membership::Role> for Role {
+    fn from(role: membership::Role) -> Self {
+        match role {
+            membership::Role::Owner => Self::Owner,
+            membership::Role::Member => Self::Member,
+        }
+    }
+}
+
+/// The caller's own part of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Me {
+    /// The caller's standing.
+    pub role: Role,
+    /// When the membership began.
+    pub joined_at: Timestamp,
+    /// Up to where the caller has read.
+    pub read_seq: u64,
+    /// When that last moved; null when it never did.
+    pub read_at: Option<Timestamp>,
+    /// Unread messages, exact up to a limit.
+    pub unread: u64,
+    /// Whether there are more than `unread` says.
+    pub unread_more: bool,
+    /// Unread messages that name the caller.
+    pub unread_mentions: u64,
+    /// No notifications.
+    pub muted: bool,
+    /// Kept on top.
+    pub pinned: bool,
+    /// Out of the list until a new message.
+    pub hidden: bool,
+    /// Marked by hand.
+    pub marked_unread: bool,
+    /// Messages up to this seq are not shown to the caller.
+    pub cleared_to: u64,
+}
+
+/// A conversation as the caller sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Conversation {
+    /// Stable for ever, e.g. `group:0193…`.
+    pub id: String,
+    /// The family.
+    pub kind: ConversationKind,
+    /// A title; null is "named from its members".
+    pub title: Option<String>,
+    /// A group's owner.
+    pub owner: Option<String>,
+    /// The other user of a single conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    /// What new members of a group see of the past; only in groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
+    /// How many members there are.
+    pub member_count: u64,
+    /// The last seq given out, 0 before the first.
+    pub head_seq: u64,
+    /// Grows with every change of anything in the conversation.
+    pub rev: u64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When something last happened in it.
+    pub updated_at: Timestamp,
+    /// The newest message that the caller may see.
+    pub last_message: Option<Message>,
+    /// The caller's own part.
+    pub me: Me,
+}
+
+impl From<&domain::ConversationView> for Conversation {
+    fn from(view: &domain::ConversationView) -> Self {
+        let facts = &view.conversation;
+        Self {
+            id: facts.id.to_string(),
+            kind: facts.kind().into(),
+            title: facts.title.clone(),
+            owner: facts.owner.as_ref().map(ToString::to_string),
+            peer: facts.peer_of(&view.me.user).map(ToString::to_string),
+            history: (facts.kind() == DomainKind::Group).then(|| facts.history.into()),
+            member_count: facts.member_count,
+            head_seq: facts.head_seq,
+            rev: facts.rev,
+            created_at: Timestamp(facts.created_at),
+            updated_at: Timestamp(facts.updated_at),
+            last_message: view.last_message.as_ref().map(Message::from),
+            me: Me {
+                role: view.me.role.into(),
+                joined_at: Timestamp(view.me.joined_at),
+                read_seq: view.read_seq,
+                read_at: view.read_at.map(Timestamp),
+                unread: view.unread.count,
+                unread_more: view.unread.more,
+                unread_mentions: 0,
+                muted: false,
+                pinned: false,
+                hidden: false,
+                marked_unread: false,
+                cleared_to: 0,
+            },
+        }
+    }
+}
+
+/// Conversations, newest activity first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ConversationPage {
+    /// The conversations.
+    pub items: Vec<Conversation>,
+    /// For the next page; null on the last one.
+    pub next_cursor: Option<String>,
+    /// Open the stream from here to start without a gap; read before the list.
+    pub events_head: String,
+}
+
+/// A member of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Member {
+    /// Who.
+    pub user_id: String,
+    /// Standing.
+    pub role: Role,
+    /// When the membership began.
+    pub joined_at: Timestamp,
+}
+
+impl From<&membership::Member> for Member {
+    fn from(member: &membership::Member) -> Self {
+        Self { user_id: member.user.to_string(), role: member.role.into(), joined_at: Timestamp(member.joined_at) }
+    }
+}
+
+/// Members, ordered by user id.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MemberPage {
+    /// The members.
+    pub items: Vec<Member>,
+    /// For the next page; null on the last one.
+    pub next_cursor: Option<String>,
+}
+
+/// Unread messages over all of the caller's conversations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnreadTotals {
+    /// Unread messages in conversations that are not muted.
+    pub total: u64,
+    /// How many of these conversations have any.
+    pub conversations: u64,
+    /// Whether some conversation has more than is counted.
+    pub more: bool,
+    /// The same for muted ones.
+    pub muted: MutedTotals,
+}
+
+/// Unread messages in muted conversations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MutedTotals {
+    /// Unread messages.
+    pub total: u64,
+    /// How many conversations have any.
+    pub conversations: u64,
+}
+
+/// A conversation to make.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateConversation {
+    /// The family.
+    pub kind: ConversationKind,
+    /// The other user; for `single`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    /// 1 to 80 characters after trimming; for `group` and `system`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The other members, without oneself; for `group` and `system`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<Vec<String>>,
+    /// `all` when absent; for `group`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
+    /// The host's business key; for `system`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// A conversation to make, proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewConversation {
+    /// With one other user.
+    Single {
+        /// The other one.
+        peer: UserId,
+    },
+    /// With any number of others.
+    Group {
+        /// Trimmed title.
+        title: Option<String>,
+        /// The others, each once, in the order given.
+        members: Vec<UserId>,
+        /// What joiners see.
+        history: DomainHistory,
+    },
+    /// By the host application.
+    System {
+        /// Business key, not yet proven.
+        key: String,
+        /// Trimmed title.
+        title: Option<String>,
+        /// Who reads it.
+        members: Vec<UserId>,
+    },
+}
+
+impl CreateConversation {
+    /// Proves the request of `caller`.
+    ///
+    /// # Errors
+    /// Names the first field that cannot be accepted: one that does not belong to the kind, one that is missing, oneself as peer or member.
+    pub fn prove(self, caller: &UserId) -> Result<NewConversation, FieldError> {
+        let foreign = match self.kind {
+            ConversationKind::Single => {
+                [("title", self.title.is_some()), ("members", self.members.is_some()), ("history", self.history.is_some()), ("key", self.key.is_some())]
+            }
+            ConversationKind::Group => [("peer", self.peer.is_some()), ("key", self.key.is_some()), ("", false), ("", false)],
+            ConversationKind::System => [("peer", self.peer.is_some()), ("history", self.history.is_some()), ("", false), ("", false)],
+        };
+        if let Some((name, _)) = foreign.into_iter().find(|(_, there)| *there) {
+            return Err(FieldError::new(name, "does not belong to this kind of conversation"));
+        }
+        let title = self.title.as_deref().map(parse_title).transpose()?;
+        match self.kind {
+            ConversationKind::Single => {
+                let peer = self.peer.ok_or_else(|| FieldError::new("peer", "is missing"))?;
+                let peer = UserId::parse(&peer).map_err(|fault| fault.of("peer"))?;
+                if peer == *caller {
+                    return Err(FieldError::new("peer", "must be another user than oneself"));
+                }
+                Ok(NewConversation::Single { peer })
+            }
+            ConversationKind::Group => {
+                let members = prove_members(self.members.unwrap_or_default(), Some(caller))?;
+                Ok(NewConversation::Group { title, members, history: self.history.map_or(DomainHistory::All, Into::into) })
+            }
+            ConversationKind::System => {
+                let key = self.key.ok_or_else(|| FieldError::new("key", "is missing"))?;
+                Ok(NewConversation::System { key, title, members: prove_members(self.members.unwrap_or_default(), None)? })
+            }
+        }
+    }
+}
+
+/// Each once, in the order given; a repeated one is harmless.
+fn prove_members(texts: Vec<String>, caller: Option<&UserId>) -> Result<Vec<UserId>, FieldError> {
+    let mut seen = std::collections::HashSet::new();
+    let mut members = Vec::with_capacity(texts.len());
+    for (index, text) in texts.iter().enumerate() {
+        let user = UserId::parse(text).map_err(|fault| fault.of(format!("members[{index}]")))?;
+        if Some(&user) == caller {
+            return Err(FieldError::new(format!("members[{index}]"), "must be another user than oneself"));
+        }
+        if seen.insert(user.clone()) {
+            members.push(user);
+        }
+    }
+    Ok(members)
+}
+
+/// What to change about a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PatchConversation {
+    /// 1 to 80 characters after trimming.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+}
+
+/// How far the caller has read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MarkRead {
+    /// The last seq read; one above the head counts as the head.
+    #[serde(deserialize_with = "exact_integer")]
+    pub seq: u64,
+}
+
+/// Where the watermark stands now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReadPosition {
+    /// The last seq read.
+    pub read_seq: u64,
+    /// When it last moved; null when it never did.
+    pub read_at: Option<Timestamp>,
+    /// Unread messages, exact up to a limit.
+    pub unread: u64,
+    /// Whether there are more than `unread` says.
+    pub unread_more: bool,
+}
+
+/// Numbers above 2^53 - 1 are clamped: Lua counts in doubles, and a watermark ends at the head anyway.
+fn exact_integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    u64::deserialize(deserializer).map(|n| n.min(INTEGER_MAX))
+}
