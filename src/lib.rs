@@ -8,6 +8,7 @@ pub mod delivery;
 pub mod domain;
 pub mod embedded;
 pub mod identity;
+pub mod metrics;
 pub mod postgres;
 pub mod redis;
 pub mod settings;
