@@ -1,8 +1,8 @@
 -- Applies a decision about a conversation (made, joined, left, renamed) with its timeline messages and events, whole or not at all.
 -- KEYS: 1 shard info (hash), 2 outbox (stream), 3 head (hash), 4 members (hash), 5 marks (hash), 6 window (hash), 7 revs (sorted set),
 --       8 uncounted (sorted set), 9 left (list).
--- ARGV: 1 now (ms), 2 outbox length above which changes are refused (entries), 3 conversation, 4 membership version the decision was made
---       on, 5 request id, 6 how many steps; then for each step: message JSON ('' if none), change JSON, how many head fields, those as
+-- ARGV: 1 now (ms), 2 outbox length above which changes are refused (entries), 3 conversation, 4 membership version (the rev of the last
+--       change of this kind) the decision was made on, 5 request id, 6 how many steps; then for each step: message JSON ('' if none), change JSON, how many head fields, those as
 --       name and value, how many member acts, those as verb (join|role|leave), user, role (o|m).
 -- RETURNS: done (rev, head) | changed | cold | closed | lease_used_up | overloaded | stale_epoch.
 -- WHY: a membership and the events that tell of it must never be seen apart; the version makes a decision on old facts void, and the
@@ -29,11 +29,11 @@ if seq + messages - 1 > tonumber(c[5]) then return {'lease_used_up'} end
 if redis.call('XLEN', KEYS[2]) + steps > outbox_max then return {'overloaded'} end
 
 local function whole(number) return string.format('%d', number) end
-local mver, mcount, head = tonumber(c[3]), tonumber(c[8]), c[10]
+local mcount, head = tonumber(c[8]), c[10]
 at = 7
 for _ = 1, steps do
   local json, change, own = ARGV[at], ARGV[at + 1], '0'
-  rev, n, mver = rev + 1, n + 1, mver + 1
+  rev, n = rev + 1, n + 1
   local r = whole(rev)
   if json ~= '' then
     own, head = whole(seq), whole(seq)
@@ -64,12 +64,12 @@ for _ = 1, steps do
   at = at + 1 + 3 * acts
   local id = epoch .. '-' .. whole(n)
   if json ~= '' then
-    redis.call('XADD', KEYS[2], id, 'c', ARGV[3], 'r', r, 'v', whole(mver), 't', ARGV[1], 'q', own, 'b', json, 'x', change)
+    redis.call('XADD', KEYS[2], id, 'c', ARGV[3], 'r', r, 'v', r, 't', ARGV[1], 'q', own, 'b', json, 'x', change)
   else
-    redis.call('XADD', KEYS[2], id, 'c', ARGV[3], 'r', r, 'v', whole(mver), 't', ARGV[1], 'x', change)
+    redis.call('XADD', KEYS[2], id, 'c', ARGV[3], 'r', r, 'v', r, 't', ARGV[1], 'x', change)
   end
 end
-redis.call('HSET', KEYS[3], 'made', '1', 'next', whole(seq), 'head', head, 'rev', whole(rev), 'mver', whole(mver), 'mcount', whole(mcount),
+redis.call('HSET', KEYS[3], 'made', '1', 'next', whole(seq), 'head', head, 'rev', whole(rev), 'mver', whole(rev), 'mcount', whole(mcount),
   'updated_at', whole(math.max(tonumber(c[7]), now)), 'last_request', ARGV[5])
 redis.call('HSET', KEYS[1], 'n', whole(n))
 return {'done', whole(rev), head}

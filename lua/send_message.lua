@@ -5,7 +5,7 @@
 --       sender, client id, fingerprint, time inside the key (ms, '' if none), '1' if the archive was asked for this key, message JSON,
 --       pair JSON when a peer was named ('' if not), low user and high user of the pair, change JSON for a conversation that is made now,
 --       and '' or 'refuse' (say whether the caller may, but do not write).
--- RETURNS: one list per send, first a word: sent (seq, rev, numbers left in the lease) | replayed (seq, window value or false) | conflict |
+-- RETURNS: one list per send, first a word: sent (seq, rev, numbers left in the lease, live replid) | replayed (seq, window value or false) | conflict |
 --          cold | closed | unmade | ask_archive | not_member | dissolved | refused | lease_used_up | overloaded | stale_epoch.
 -- WHY: two gateways that read a counter and then write it give one number twice. Here looking up the key, checking the membership,
 --      numbering and appending are one step; and a server that restarted or was promoted (another master_replid) may have forgotten
@@ -54,7 +54,7 @@ local function send(k, a)
   local updated = whole(math.max(tonumber(c[10]), now))
   redis.call('HSET', head, 'next', whole(seq + 1), 'head', s, 'rev', r, 'updated_at', updated)
   if making then
-    mver = '1'
+    mver = r
     redis.call('HSET', head, 'made', '1', 'pair', ARGV[a + 7], 'created_at', ARGV[1], 'mver', mver, 'mcount', '2')
     local record = 'm ' .. ARGV[1] .. ' 0 ' .. r
     redis.call('HSET', members, ARGV[a + 8], record, ARGV[a + 9], record)
@@ -70,7 +70,7 @@ local function send(k, a)
   else
     redis.call('XADD', KEYS[2], id, 'c', conversation, 'r', r, 'v', mver, 't', ARGV[1], 'q', s, 'b', ARGV[a + 6])
   end
-  return {'sent', s, r, whole(tonumber(c[8]) - seq)}
+  return {'sent', s, r, whole(tonumber(c[8]) - seq), live}
 end
 
 local replies, before = {}, n
