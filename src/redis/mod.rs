@@ -1,20 +1,33 @@
 //! The live state: the only room that knows the Redis client or a key name. One file per script, paired by name with `lua/<same>.lua`.
 
+pub mod advance_cursor;
 pub mod advance_read;
+pub mod close_conversation;
 pub mod commit_change;
 pub mod conversation_head;
+pub mod drop_conversation;
 pub mod error;
 pub mod extend_lease;
 pub mod find_message;
+pub mod forget_left;
 pub mod install_conversation;
 pub mod keys;
+pub mod lease_shard;
 pub mod link;
 pub mod open_conversation;
 pub mod open_epoch;
 pub mod outbox;
+pub mod read_aside;
+pub mod read_backlog;
 pub mod read_conversation;
+pub mod read_intervals;
 pub mod read_messages;
+pub mod read_shard;
+pub mod register_worker;
+pub mod release_shard;
+pub mod reopen_conversation;
 pub mod reply;
 pub mod scripts;
 pub mod send_message;
 pub mod stored_form;
+pub mod trim_window;

@@ -2,20 +2,34 @@
 
 use super::link::Script;
 use super::{
-    advance_read, commit_change, extend_lease, find_message, install_conversation, open_conversation, open_epoch, read_conversation,
-    read_messages, send_message,
+    advance_cursor, advance_read, close_conversation, commit_change, drop_conversation, extend_lease, find_message, forget_left,
+    install_conversation, lease_shard, open_conversation, open_epoch, read_aside, read_backlog, read_conversation, read_intervals,
+    read_messages, read_shard, register_worker, release_shard, reopen_conversation, send_message, trim_window,
 };
 
 /// All scripts, in alphabetical order of their names; each stands beside its typed function.
 pub static ALL: &[&Script] = &[
+    &advance_cursor::SCRIPT,
     &advance_read::SCRIPT,
+    &close_conversation::SCRIPT,
     &commit_change::SCRIPT,
+    &drop_conversation::SCRIPT,
     &extend_lease::SCRIPT,
     &find_message::SCRIPT,
+    &forget_left::SCRIPT,
     &install_conversation::SCRIPT,
+    &lease_shard::SCRIPT,
     &open_conversation::SCRIPT,
     &open_epoch::SCRIPT,
+    &read_aside::SCRIPT,
+    &read_backlog::SCRIPT,
     &read_conversation::SCRIPT,
+    &read_intervals::SCRIPT,
     &read_messages::SCRIPT,
+    &read_shard::SCRIPT,
+    &register_worker::SCRIPT,
+    &release_shard::SCRIPT,
+    &reopen_conversation::SCRIPT,
     &send_message::SCRIPT,
+    &trim_window::SCRIPT,
 ];
