@@ -172,14 +172,26 @@ macro_rules! table {
     };
 }
 macro_rules! row_of {
-    (counter) => { CounterRow };
-    (gauge) => { GaugeRow };
-    (histogram) => { HistogramRow };
+    (counter) => {
+        CounterRow
+    };
+    (gauge) => {
+        GaugeRow
+    };
+    (histogram) => {
+        HistogramRow
+    };
 }
 macro_rules! kind_of {
-    (counter) => { Kind::Counter };
-    (gauge) => { Kind::Gauge };
-    (histogram $buckets:ident) => { Kind::Histogram($buckets) };
+    (counter) => {
+        Kind::Counter
+    };
+    (gauge) => {
+        Kind::Gauge
+    };
+    (histogram $buckets:ident) => {
+        Kind::Histogram($buckets)
+    };
 }
 macro_rules! values_of {
     ({}) => { Values::None };

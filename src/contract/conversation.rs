@@ -292,9 +292,12 @@ impl CreateConversation {
     /// Names the first field that cannot be accepted: one that does not belong to the kind, one that is missing, oneself as peer or member.
     pub fn prove(self, caller: &UserId) -> Result<NewConversation, FieldError> {
         let foreign = match self.kind {
-            ConversationKind::Single => {
-                [("title", self.title.is_some()), ("members", self.members.is_some()), ("history", self.history.is_some()), ("key", self.key.is_some())]
-            }
+            ConversationKind::Single => [
+                ("title", self.title.is_some()),
+                ("members", self.members.is_some()),
+                ("history", self.history.is_some()),
+                ("key", self.key.is_some()),
+            ],
             ConversationKind::Group => [("peer", self.peer.is_some()), ("key", self.key.is_some()), ("", false), ("", false)],
             ConversationKind::System => [("peer", self.peer.is_some()), ("history", self.history.is_some()), ("", false), ("", false)],
         };

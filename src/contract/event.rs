@@ -120,7 +120,9 @@ pub fn example_data(kind: EventType) -> Value {
         EventType::ReadAdvanced => json!({"user_id":"bob","read_seq":7,"read_at":"2026-11-30T15:54:01.000Z"}),
         EventType::PreferencesChanged => json!({"muted":true}),
         EventType::Resync => json!({"reason":"trimmed","head":"4k2f.1764500000000-3","spread_ms":5000}),
-        EventType::Hello => json!({"device":"phone","resumed_from":null,"head":"4k2f.1764500000000-3","server_time":"2026-11-30T15:54:00.000Z"}),
+        EventType::Hello => {
+            json!({"device":"phone","resumed_from":null,"head":"4k2f.1764500000000-3","server_time":"2026-11-30T15:54:00.000Z"})
+        }
         EventType::TypingUpdated => json!({"user_id":"bob","typing":true}),
         EventType::Unavailable => json!({"code":"unavailable"}),
         EventType::TokenExpired | EventType::Goodbye => json!({}),

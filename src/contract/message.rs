@@ -243,7 +243,12 @@ impl SendMessage {
                 return Err(FieldError::new("client_id", "differs from the header Idempotency-Key"));
             }
             (Some(text), _) | (None, Some(text)) => text,
-            (None, None) => return Err(FieldError::new("client_id", "is missing: make one key for each thing the user sends, and keep it through retries")),
+            (None, None) => {
+                return Err(FieldError::new(
+                    "client_id",
+                    "is missing: make one key for each thing the user sends, and keep it through retries",
+                ));
+            }
         };
         ClientKey::parse(text).map_err(|fault| fault.of("client_id"))
     }

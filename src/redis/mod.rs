@@ -1,12 +1,15 @@
 //! The live state: the only room that knows the Redis client or a key name. One file per script, paired by name with `lua/<same>.lua`.
 
+pub mod ack_cursor;
 pub mod advance_cursor;
 pub mod advance_read;
 pub mod close_conversation;
 pub mod commit_change;
 pub mod conversation_head;
+pub mod deliver_events;
 pub mod drop_conversation;
 pub mod error;
+pub mod event_log;
 pub mod extend_lease;
 pub mod find_message;
 pub mod forget_left;
@@ -20,9 +23,12 @@ pub mod outbox;
 pub mod read_aside;
 pub mod read_backlog;
 pub mod read_conversation;
+pub mod read_index;
 pub mod read_intervals;
+pub mod read_log;
 pub mod read_messages;
 pub mod read_shard;
+pub mod register_streams;
 pub mod register_worker;
 pub mod release_shard;
 pub mod reopen_conversation;
@@ -30,4 +36,6 @@ pub mod reply;
 pub mod scripts;
 pub mod send_message;
 pub mod stored_form;
+pub mod touch_index;
 pub mod trim_window;
+pub mod wake_gateway;

@@ -2,17 +2,20 @@
 
 use super::link::Script;
 use super::{
-    advance_cursor, advance_read, close_conversation, commit_change, drop_conversation, extend_lease, find_message, forget_left,
-    install_conversation, lease_shard, open_conversation, open_epoch, read_aside, read_backlog, read_conversation, read_intervals,
-    read_messages, read_shard, register_worker, release_shard, reopen_conversation, send_message, trim_window,
+    ack_cursor, advance_cursor, advance_read, close_conversation, commit_change, deliver_events, drop_conversation, extend_lease,
+    find_message, forget_left, install_conversation, lease_shard, open_conversation, open_epoch, read_aside, read_backlog,
+    read_conversation, read_index, read_intervals, read_log, read_messages, read_shard, register_streams, register_worker, release_shard,
+    reopen_conversation, send_message, touch_index, trim_window, wake_gateway,
 };
 
 /// All scripts, in alphabetical order of their names; each stands beside its typed function.
 pub static ALL: &[&Script] = &[
+    &ack_cursor::SCRIPT,
     &advance_cursor::SCRIPT,
     &advance_read::SCRIPT,
     &close_conversation::SCRIPT,
     &commit_change::SCRIPT,
+    &deliver_events::SCRIPT,
     &drop_conversation::SCRIPT,
     &extend_lease::SCRIPT,
     &find_message::SCRIPT,
@@ -24,12 +27,17 @@ pub static ALL: &[&Script] = &[
     &read_aside::SCRIPT,
     &read_backlog::SCRIPT,
     &read_conversation::SCRIPT,
+    &read_index::SCRIPT,
     &read_intervals::SCRIPT,
+    &read_log::SCRIPT,
     &read_messages::SCRIPT,
     &read_shard::SCRIPT,
+    &register_streams::SCRIPT,
     &register_worker::SCRIPT,
     &release_shard::SCRIPT,
     &reopen_conversation::SCRIPT,
     &send_message::SCRIPT,
+    &touch_index::SCRIPT,
     &trim_window::SCRIPT,
+    &wake_gateway::SCRIPT,
 ];
