@@ -1,1 +1,4 @@
-fn main() {}
+//! Tests of the whole: servers, gateways and workers for real.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod embedded;
