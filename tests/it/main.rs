@@ -1,4 +1,4 @@
 //! Tests of the whole: servers, gateways and workers for real.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
 mod embedded;
