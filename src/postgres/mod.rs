@@ -1,10 +1,22 @@
 //! The archive and the records: the only room that knows sqlx or a table name. Knows nothing of Redis, HTTP or the wire form.
+//!
+//! Every call is one unit of work (see [`connection`]): it runs to its end in a task of its own, within a deadline, and is safe to run
+//! twice. SQL stands whole where it is used, with bound values; times are milliseconds, ids are compared byte by byte (`COLLATE "C"`).
 
-use sqlx::PgPool;
+pub mod archive;
+pub mod connection;
+pub mod conversations;
+pub mod epochs;
+pub mod error;
+pub mod leases;
+pub mod messages;
+pub mod views;
+mod write_facts;
+mod write_messages;
 
-/// The archive, cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Archive {
-    /// Connections.
-    pub(crate) pool: PgPool,
-}
+pub use archive::{ArchiveBatch, BatchOutcome, Conflict, ConversationFacts, ConversationRow, KeyConflict, MemberRow, ReadRow, Source};
+pub use connection::{Archive, Claim};
+pub use conversations::{Reservation, StoredWhole};
+pub use epochs::EpochGrant;
+pub use error::ArchiveError;
+pub use leases::{Lease, LeaseGrant};
