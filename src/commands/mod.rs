@@ -1,1 +1,2 @@
 //! Door.
+pub mod load;
