@@ -150,3 +150,11 @@ pub fn workers() -> String {
 pub fn worker_alive(worker: &str) -> String {
     format!("worker:{{w}}:{worker}")
 }
+
+/// String that lives one minute: the write behind which `WAIT` waits, in the slot of `key`.
+#[must_use]
+pub fn wait_mark(key: &str) -> String {
+    // As Redis reads it: what stands between the first { and the next }, if anything, else the whole key.
+    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag).filter(|tag| !tag.is_empty());
+    format!("wait:{{{}}}", tag.unwrap_or(key))
+}

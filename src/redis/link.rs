@@ -1,8 +1,22 @@
-//! The way to Redis.
+//! The way to Redis: one server, one behind Sentinels, or a Cluster, behind one set of functions.
+//!
+//! [`Link`] sends each call to the server that has the key's slot (`routing.rs`), on that server's own connection (`node.rs`). An error
+//! never means "not executed", with one exception, [`LinkError::NotSent`]; whoever repeats a write needs a script that knows it again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 
+pub use super::blocking_reader::BlockingReader;
+use super::link_url::LinkUrl;
+use super::node::{Fault, Way};
+use super::replicas;
 pub use super::reply::Reply;
+use super::routing::{REDIRECTS_MAX, Routing, slot_of};
+use super::stored_form::Unreadable;
 
 /// Why a call to Redis failed. Only [`LinkError::NotSent`] promises that nothing was executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,9 +56,33 @@ pub struct StreamEntry {
     pub fields: Vec<(String, Bytes)>,
 }
 
+impl StreamEntry {
+    /// Reads a list of entries, as `XRANGE` answers it.
+    ///
+    /// # Errors
+    /// When it is no such list.
+    pub fn read_all(reply: &Reply) -> Result<Vec<Self>, Unreadable> {
+        let mut entries = Vec::new();
+        for entry in reply.as_list()? {
+            let mut items = entry.items()?;
+            let id = items.str()?.to_owned();
+            let mut fields = Vec::new();
+            for (name, value) in items.item()?.as_pairs()? {
+                fields.push((name.as_str()?.to_owned(), value.as_bytes()?.clone()));
+            }
+            entries.push(Self { id, fields });
+        }
+        Ok(entries)
+    }
+}
+
 /// Connections to all nodes, cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Link {}
+pub struct Link {
+    routing: Arc<Routing>,
+    /// SHA-1 of each script's text in hex, by the script's place in memory (scripts are statics).
+    digests: Arc<RwLock<HashMap<usize, Bytes>>>,
+}
 
 /// How far a write got.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,73 +95,152 @@ pub struct Replicated {
     pub replid: String,
 }
 
+/// How long a question to every node waits for its connection.
+const EACH_CONNECT_WAIT: Duration = Duration::from_millis(100);
+
 impl Link {
     /// Connects by URL: `redis://`, `rediss://`, `redis-sentinel://`, `rediss-sentinel://`, `redis-cluster://`, `rediss-cluster://`.
     ///
     /// # Errors
-    /// When the URL cannot be read or no node answers within `timeout_ms`.
-    pub async fn connect(_url: &str, _timeout_ms: u64) -> Result<Self, LinkError> {
-        Err(LinkError::NotSent("not built".into()))
+    /// When the URL cannot be read or no node answers within `timeout_ms`; always [`LinkError::NotSent`], with a text that never shows
+    /// a password.
+    pub async fn connect(url: &str, timeout_ms: u64) -> Result<Self, LinkError> {
+        let url = LinkUrl::parse(url).map_err(|fault| LinkError::NotSent(fault.to_string()))?;
+        let routing = Routing::connect(Way::new(url)?, Duration::from_millis(timeout_ms)).await?;
+        Ok(Self { routing, digests: Arc::default() })
     }
 
-    /// Whether keys of different tags may stand in one call.
+    /// Whether keys of different tags may not stand in one call.
     #[must_use]
     pub fn is_cluster(&self) -> bool {
-        false
+        self.routing.is_cluster()
     }
 
     /// Runs a script. All keys have the slot of `keys[0]` (on a single server: any).
     ///
     /// # Errors
     /// See [`LinkError`].
-    pub async fn eval(&self, _script: &'static Script, _keys: Vec<String>, _args: Vec<Bytes>) -> Result<Reply, LinkError> {
-        Err(LinkError::NotSent("not built".into()))
+    pub async fn eval(&self, script: &'static Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, LinkError> {
+        let slot = keys.first().map_or(0, |key| slot_of(key));
+        let mut line = Vec::with_capacity(2 + keys.len() + args.len());
+        line.push(self.digest(script));
+        line.push(Bytes::from(keys.len().to_string()));
+        line.extend(keys.into_iter().map(Bytes::from));
+        line.extend(args);
+        match self.routing.call(slot, "EVALSHA", &line).await {
+            Err(LinkError::Refused(text)) if text.starts_with("NOSCRIPT") => {
+                // Nothing was executed. The whole text is sent once, and the server keeps it.
+                if let Some(first) = line.first_mut() {
+                    *first = Bytes::from_static(script.source.as_bytes());
+                }
+                self.routing.call(slot, "EVAL", &line).await
+            }
+            outcome => outcome,
+        }
     }
 
     /// Runs one plain command on the node that holds `key`; `args` are all its arguments, the key included.
     ///
     /// # Errors
     /// See [`LinkError`].
-    pub async fn command(&self, _name: &'static str, _key: &str, _args: Vec<Bytes>) -> Result<Reply, LinkError> {
-        Err(LinkError::NotSent("not built".into()))
+    pub async fn command(&self, name: &'static str, key: &str, args: Vec<Bytes>) -> Result<Reply, LinkError> {
+        self.routing.call(slot_of(key), name, &args).await
     }
 
-    /// Opens a connection of its own for blocking reads of streams.
+    /// A reader with a connection of its own for blocking reads of streams; it connects at its first read.
     ///
     /// # Errors
     /// See [`LinkError`].
     pub async fn blocking_reader(&self) -> Result<BlockingReader, LinkError> {
-        Err(LinkError::NotSent("not built".into()))
+        Ok(BlockingReader::new(self.routing.clone()))
     }
 
-    /// Waits until every connected replica of the node that holds `key` has confirmed what was written before this call.
+    /// Waits up to `timeout_ms` until every connected replica of the node that holds `key` has confirmed what was written before this
+    /// call. Callers share rounds; a round that others began may end a little before or after `timeout_ms`.
     ///
     /// # Errors
     /// See [`LinkError`].
-    pub async fn wait_replicas(&self, _key: &str, _timeout_ms: u64) -> Result<Replicated, LinkError> {
-        Err(LinkError::NotSent("not built".into()))
+    pub async fn wait_replicas(&self, key: &str, timeout_ms: u64) -> Result<Replicated, LinkError> {
+        let mut last = LinkError::NotSent("no node has the slot".to_owned());
+        for _ in 0..REDIRECTS_MAX {
+            let Some(node) = self.routing.owner(slot_of(key)) else {
+                self.routing.refresh_soon("");
+                break;
+            };
+            match replicas::wait(&node, key, timeout_ms).await {
+                Ok(replicated) => return Ok(replicated),
+                Err(Fault::Moved { slot, address }) if self.is_cluster() => {
+                    self.routing.moved(slot, &address, &node.address)?;
+                    last = LinkError::NotSent(format!("slot {slot} was redirected too often"));
+                }
+                Err(fault) => {
+                    self.routing.failed(&node);
+                    return Err(fault.into());
+                }
+            }
+        }
+        Err(last)
     }
 
     /// `INFO <section>` of every node (masters): (node address, text).
     ///
     /// # Errors
-    /// See [`LinkError`].
-    pub async fn info(&self, _section: &'static str) -> Result<Vec<(String, String)>, LinkError> {
-        Err(LinkError::NotSent("not built".into()))
+    /// The first node that does not answer, see [`LinkError`].
+    pub async fn info(&self, section: &'static str) -> Result<Vec<(String, String)>, LinkError> {
+        let mut texts = Vec::new();
+        for (address, _, reply) in self.ask_all("INFO", &[Bytes::from_static(section.as_bytes())]).await {
+            let text = reply?.as_str().map_err(|e| LinkError::Refused(e.to_string()))?.to_owned();
+            texts.push((address, text));
+        }
+        Ok(texts)
     }
-}
 
-/// A connection for blocking reads; a blocking read must never share a connection with other commands.
-#[derive(Debug)]
-pub struct BlockingReader {}
-
-impl BlockingReader {
-    /// Entries after `after` (exclusive) of one stream, waiting up to `block_ms` for the first; empty when none came.
-    /// Follows the key when its slot moves and reconnects by itself.
+    /// `CONFIG GET <name>` of every node (masters): (node address, value), no value when the server does not know the name.
     ///
     /// # Errors
-    /// See [`LinkError`].
-    pub async fn read(&mut self, _key: &str, _after: &str, _count: u64, _block_ms: u64) -> Result<Vec<StreamEntry>, LinkError> {
-        Err(LinkError::NotSent("not built".into()))
+    /// The first node that does not answer, see [`LinkError`].
+    pub async fn config_get(&self, name: &'static str) -> Result<Vec<(String, Option<String>)>, LinkError> {
+        let args = [Bytes::from_static(b"GET"), Bytes::from_static(name.as_bytes())];
+        let mut values = Vec::new();
+        for (address, _, reply) in self.ask_all("CONFIG", &args).await {
+            let reply = reply?;
+            let value = match reply.as_list().map_err(|e| LinkError::Refused(e.to_string()))? {
+                [_, value, ..] => Some(value.as_str().map_err(|e| LinkError::Refused(e.to_string()))?.to_owned()),
+                _ => None,
+            };
+            values.push((address, value));
+        }
+        Ok(values)
+    }
+
+    /// Asks every node (masters) for a sign of life: node address and how long the answer took in ms, or why there was none. Empty when
+    /// no node is known.
+    pub async fn ping_all(&self) -> Vec<(String, Result<u64, LinkError>)> {
+        let replies = self.ask_all("PING", &[]).await;
+        replies.into_iter().map(|(address, wait_ms, reply)| (address, reply.map(|_| wait_ms))).collect()
+    }
+
+    async fn ask_all(&self, name: &'static str, args: &[Bytes]) -> Vec<(String, u64, Result<Reply, LinkError>)> {
+        let nodes = self.routing.nodes();
+        let replies = join_all(nodes.iter().map(|node| async {
+            let begun = Instant::now();
+            let outcome = node.send(name, args, EACH_CONNECT_WAIT).await;
+            if matches!(outcome, Err(Fault::Unsent(_) | Fault::Link(LinkError::NoAnswer(_)))) {
+                self.routing.failed(node);
+            }
+            let wait_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            (node.address.clone(), wait_ms, outcome.map_err(LinkError::from))
+        }));
+        replies.await
+    }
+
+    fn digest(&self, script: &'static Script) -> Bytes {
+        let place = std::ptr::from_ref(script) as usize;
+        if let Some(digest) = self.digests.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
+            return digest.clone();
+        }
+        let digest = Bytes::from(fred::util::sha1_hash(script.source));
+        self.digests.write().unwrap_or_else(PoisonError::into_inner).insert(place, digest.clone());
+        digest
     }
 }

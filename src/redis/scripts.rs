@@ -3,7 +3,7 @@
 use super::link::Script;
 use super::{
     ack_cursor, advance_cursor, advance_read, close_conversation, commit_change, deliver_events, drop_conversation, extend_lease,
-    find_message, forget_left, install_conversation, lease_shard, open_conversation, open_epoch, read_aside, read_backlog,
+    find_message, forget_left, install_conversation, lease_shard, mark_offset, open_conversation, open_epoch, read_aside, read_backlog,
     read_conversation, read_index, read_intervals, read_log, read_messages, read_shard, register_streams, register_worker, release_shard,
     reopen_conversation, send_message, touch_index, trim_window, wake_gateway,
 };
@@ -22,6 +22,7 @@ pub static ALL: &[&Script] = &[
     &forget_left::SCRIPT,
     &install_conversation::SCRIPT,
     &lease_shard::SCRIPT,
+    &mark_offset::SCRIPT,
     &open_conversation::SCRIPT,
     &open_epoch::SCRIPT,
     &read_aside::SCRIPT,
