@@ -1,24 +1,14 @@
 //! What the product does, one file per verb: knows stores and domain; no HTTP, no Redis commands, no SQL.
 
-use std::sync::Arc;
+pub mod clear_obstacle;
+pub mod find_message;
+pub mod mark_read;
+pub mod open_epoch;
+pub mod read_conversation;
+pub mod read_messages;
+pub mod send_lanes;
+pub mod send_message;
+pub mod stores;
+pub mod warm_conversation;
 
-use crate::clock::Clock;
-use crate::postgres::Archive;
-use crate::redis::keys::Keys;
-use crate::redis::link::Link;
-use crate::settings::Settings;
-
-/// The stores and what belongs to them, shared by everything that runs in a process as an `Arc<Stores>`.
-#[derive(Clone, Debug)]
-pub struct Stores {
-    /// The live state.
-    pub link: Link,
-    /// The names of its keys.
-    pub keys: Keys,
-    /// The archive.
-    pub archive: Archive,
-    /// Settings.
-    pub settings: Arc<Settings>,
-    /// The wall clock; order never depends on it.
-    pub clock: Clock,
-}
+pub use stores::Stores;

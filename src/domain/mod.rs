@@ -7,4 +7,5 @@ pub mod ids;
 pub mod membership;
 pub mod message;
 pub mod position;
+pub mod read_mark;
 pub mod refusal;

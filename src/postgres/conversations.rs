@@ -144,6 +144,25 @@ impl Archive {
         .await
     }
 
+    /// Whether there is such a conversation, made and archived.
+    ///
+    /// # Errors
+    /// When the archive does not answer.
+    pub async fn conversation_exists(&self, conversation: &ConversationId) -> Result<bool, ArchiveError> {
+        let conversation = conversation.clone();
+        self.unit("conversation_exists", move |connection| {
+            let conversation = conversation.clone();
+            Box::pin(async move {
+                let row: Option<(i32,)> = sqlx::query_as("SELECT 1 FROM conversations WHERE id = $1 AND facts_rev IS NOT NULL")
+                    .bind(conversation.as_str())
+                    .fetch_optional(connection)
+                    .await?;
+                Ok(row.is_some())
+            })
+        })
+        .await
+    }
+
     /// A page of a conversation's current members by user id bytes, from the first above `after`.
     ///
     /// # Errors

@@ -185,6 +185,9 @@ impl StoredEvent {
     }
 }
 
+/// Stands for the seq that the script is about to give.
+pub const SEQ_OWN: Seq = Seq::MAX;
+
 /// A membership as the archive keeps it; `left_rev` is set when it has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredMember {
@@ -204,12 +207,15 @@ pub struct StoredMember {
 }
 
 impl StoredMember {
-    /// With what only the script knew: a `rev` of 0 says that this entry is the join (its rev, its seq or 0), a `left` of 0 that it is the end.
+    /// With what only the script knew: a `rev` of 0 stands for this entry's rev, a `seq` of
+    /// [`SEQ_OWN`] for its seq, a `left` of 0 for its rev.
     #[must_use]
     pub fn resolved(&self, entry_rev: Rev, entry_seq: Option<Seq>) -> Self {
         let mut known = self.clone();
         if known.rev == 0 {
             known.rev = entry_rev;
+        }
+        if known.seq == SEQ_OWN {
             known.seq = entry_seq.unwrap_or(0);
         }
         if known.left == Some(0) {

@@ -1,0 +1,38 @@
+//! Opens a new epoch of a shard after its server restarted, was replaced, or lost the shard's keys.
+
+use super::Stores;
+use crate::domain::ids::ShardId;
+use crate::domain::refusal::Refusal;
+use crate::redis::open_epoch::{install_epoch, look_at_shard, open_epoch};
+
+/// Rounds after which opening is left to the next caller: each ends early when another process opens the same shard.
+const ROUNDS_MAX: u32 = 5;
+
+/// Makes sure that the shard takes writes, and says in which epoch.
+///
+/// The epoch is decided in Postgres, once, whoever asks. It is written in Redis closed, marked as installed in Postgres, what the server
+/// still holds of earlier epochs is archived, and only then it is opened: a conversation that is loaded in the new epoch sees everything
+/// that survived, and the rest of its old numbers becomes a void.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when a store is away.
+pub async fn open_shard(stores: &Stores, shard: ShardId) -> Result<u64, Refusal> {
+    for _ in 0..ROUNDS_MAX {
+        let state = look_at_shard(&stores.link, shard).await?;
+        if let Some(epoch) = state.current_epoch() {
+            return Ok(epoch);
+        }
+        let held_here = state.epoch.filter(|_| state.opened_on.as_deref() == Some(&state.live));
+        let grant = stores.archive.grant_epoch(shard, &state.live, held_here, stores.clock.now()).await?;
+        if !install_epoch(&stores.link, shard, grant.epoch).await? {
+            continue;
+        }
+        stores.archive.mark_epoch_installed(shard, grant.epoch).await?;
+        crate::workers::archive_messages::drain_shard(stores, shard).await?;
+        if open_epoch(&stores.link, shard, grant.epoch).await? {
+            tracing::info!(shard = shard.0, epoch = grant.epoch, "shard epoch opened");
+            return Ok(grant.epoch);
+        }
+    }
+    Err(Refusal::Unavailable("the live store is changing"))
+}

@@ -1,0 +1,73 @@
+//! A conversation as one member sees it.
+
+use super::Stores;
+use super::open_epoch::open_shard;
+use crate::domain::conversation::ConversationView;
+use crate::domain::ids::{ConversationId, UserId};
+use crate::domain::read_mark::unread;
+use crate::domain::refusal::Refusal;
+use crate::redis::read_conversation::{ConversationRead, HotConversation, read_conversation};
+
+/// Reads a conversation.
+///
+/// # Errors
+/// [`Refusal::NotFound`] for who is no member, [`Refusal::Dissolved`] for who was one of a group that has ended.
+pub async fn view(stores: &Stores, user: &UserId, id: &ConversationId) -> Result<ConversationView, Refusal> {
+    if let Some(hot) = hot(stores, user, id).await? {
+        return view_of_hot(stores, user, *hot);
+    }
+    views_of_cold(stores, user, std::slice::from_ref(id)).await?.pop().ok_or(Refusal::NotFound)
+}
+
+/// Reads a conversation's live state; `None` when it is cold.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when a store is away.
+pub async fn hot(stores: &Stores, user: &UserId, id: &ConversationId) -> Result<Option<Box<HotConversation>>, Refusal> {
+    match read_conversation(&stores.link, &stores.keys, id, user).await? {
+        ConversationRead::Here(hot) => return Ok(Some(hot)),
+        ConversationRead::Cold => return Ok(None),
+        ConversationRead::StaleEpoch => {}
+    }
+    // In a new epoch everything that survived is in the archive.
+    open_shard(stores, stores.keys.shard_of(id)).await?;
+    match read_conversation(&stores.link, &stores.keys, id, user).await? {
+        ConversationRead::Here(hot) => Ok(Some(hot)),
+        ConversationRead::Cold => Ok(None),
+        ConversationRead::StaleEpoch => Err(Refusal::Unavailable("the live store is changing")),
+    }
+}
+
+/// Reads cold conversations; those the user is no member of are left out.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when Postgres is away.
+pub async fn views_of_cold(stores: &Stores, user: &UserId, ids: &[ConversationId]) -> Result<Vec<ConversationView>, Refusal> {
+    Ok(stores.archive.views_of(user, ids, stores.settings.unread_max).await?)
+}
+
+/// What a member sees of a live conversation.
+///
+/// # Errors
+/// As [`view`].
+pub fn view_of_hot(stores: &Stores, user: &UserId, hot: HotConversation) -> Result<ConversationView, Refusal> {
+    if !hot.head.made {
+        return Err(Refusal::NotFound);
+    }
+    let Some(me) = hot.member else {
+        // Marks of those who left stay: they tell a former member from a stranger.
+        return Err(if hot.head.conversation.dissolved && hot.mark.is_some() { Refusal::Dissolved } else { Refusal::NotFound });
+    };
+    debug_assert_eq!(&me.user, user);
+    let (read_seq, read_at) = hot.mark.unwrap_or((0, 0));
+    let conversation = hot.head.conversation;
+    let lowest = me.first_visible_seq(&conversation);
+    Ok(ConversationView {
+        unread: unread(conversation.head_seq, read_seq, hot.uncounted, &conversation.voids, stores.settings.unread_max),
+        read_seq,
+        read_at: (read_at > 0).then_some(read_at),
+        last_message: hot.last_message.filter(|m| m.seq >= lowest),
+        conversation,
+        me,
+    })
+}

@@ -1,0 +1,251 @@
+//! Sends a message: one intent, one message, however often it is tried and through however many gateways.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::Stores;
+use super::clear_obstacle::{Obstacle, Tries};
+use super::warm_conversation::extend_lease;
+use crate::domain::event::EventType;
+use crate::domain::ids::{ClientKey, ConversationId, Kind, UserId};
+use crate::domain::message::{Draft, Message, MessageKind};
+use crate::domain::refusal::{FieldError, Refusal};
+use crate::redis::conversation_head::pair_json;
+use crate::redis::keys;
+use crate::redis::send_message::{Pair, Send, Sent};
+use crate::redis::stored_form::{Audience, Change, StoredConversation, StoredEvent, StoredMember, StoredMessage};
+
+/// First and longest pause between two looks at the archive while a send waits for its commit, in ms.
+const ARCHIVE_LOOK_MS: (u64, u64) = (5, 100);
+
+/// How far a message must get, or got, before the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ack {
+    /// In Redis.
+    Accepted,
+    /// On every connected replica of that Redis, at least one.
+    Replicated,
+    /// Committed in Postgres.
+    Archived,
+}
+
+/// What a client wants sent.
+#[derive(Clone, Debug)]
+pub struct SendRequest {
+    /// Who sends.
+    pub sender: UserId,
+    /// Whether the sender is the host application's server.
+    pub service: bool,
+    /// Where to.
+    pub conversation: ConversationId,
+    /// The other one of a single conversation that may have to be made.
+    pub peer: Option<UserId>,
+    /// The idempotency key.
+    pub client_id: ClientKey,
+    /// The content, or why it cannot be sent: that is told only to members, and only if the key is new.
+    pub content: Result<Draft, FieldError>,
+    /// How far it must get.
+    pub ack: Ack,
+}
+
+/// A message that stands.
+#[derive(Clone, Debug)]
+pub struct SendOutcome {
+    /// As it is now.
+    pub message: Message,
+    /// Whether an earlier try of the same intent had already stored it.
+    pub replayed: bool,
+    /// How far it got.
+    pub reached: Ack,
+}
+
+/// Sends a message.
+///
+/// # Errors
+/// In the contract's order: a known key with other content, no member, invalid content, no right, store away.
+pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<SendOutcome, Refusal> {
+    let mut tries = Tries::new(stores);
+    let until = tries.until();
+    let now = stores.clock.now();
+    let fresh = fresh_message(&request, now);
+    let refused = refusal_of(&request);
+    let mut send = Send {
+        conversation: request.conversation.clone(),
+        sender: request.sender.clone(),
+        client_id: request.client_id.clone(),
+        fingerprint: fresh.fingerprint.clone().unwrap_or_default(),
+        archive_asked: false,
+        message_json: StoredMessage::of(&fresh).to_json(),
+        pair: request.peer.as_ref().map(|peer| pair(&request.sender, peer, now)).transpose()?,
+        refuse: refused.is_some(),
+    };
+    let (id, user) = (&request.conversation, &request.sender);
+    loop {
+        let obstacle = match stores.lanes.send(send.clone()).await {
+            Ok(Sent::Sent { seq, rev, left, replid }) => {
+                if left < stores.settings.lease_block / 2 {
+                    fetch_numbers(stores, id);
+                }
+                let message = Message { seq, rev, ..fresh };
+                let reached = wait_for(stores, &message, request.ack, until, Some(&replid)).await;
+                return Ok(SendOutcome { message, replayed: false, reached });
+            }
+            Ok(Sent::Replayed { seq, message }) => {
+                let message = match message {
+                    Some(message) => *message,
+                    // What has left the window is archived.
+                    None => {
+                        stores.archive.messages_at(id, &[seq]).await?.pop().ok_or(Refusal::Unavailable("the message is being moved"))?
+                    }
+                };
+                // An earlier try of this very request whose answer was lost is no replay for the client.
+                let replayed = message.id != fresh.id;
+                let reached = wait_for(stores, &message, request.ack, until, None).await;
+                return Ok(SendOutcome { message, replayed, reached });
+            }
+            Ok(Sent::Conflict) => return Err(Refusal::IdempotencyConflict),
+            Ok(Sent::NotMember | Sent::Unmade) => return Err(Refusal::NotFound),
+            Ok(Sent::Dissolved) => return Err(Refusal::Dissolved),
+            Ok(Sent::Refused) => return Err(refused.unwrap_or(Refusal::Unavailable("the message cannot be sent"))),
+            Ok(Sent::Overloaded) => return Err(Refusal::Overloaded),
+            Ok(Sent::AskArchive) => {
+                if let Some(outcome) = known_to_archive(stores, &request).await? {
+                    return outcome;
+                }
+                send.archive_asked = true;
+                continue;
+            }
+            Ok(Sent::Cold) => {
+                if let Some(outcome) = known_to_archive(stores, &request).await? {
+                    return outcome;
+                }
+                // A stranger must not be able to load conversations.
+                if send.pair.is_none() && stores.archive.membership(id, user).await?.is_none() {
+                    return Err(Refusal::NotFound);
+                }
+                Obstacle::Cold
+            }
+            Ok(Sent::Closed) => Obstacle::Closed,
+            Ok(Sent::LeaseUsedUp) => Obstacle::LeaseUsedUp,
+            Ok(Sent::StaleEpoch) => Obstacle::StaleEpoch,
+            Err(error) => Obstacle::Redis(error),
+        };
+        let make = send.pair.is_some() && !send.refuse;
+        tries.clear(stores, id, user, obstacle, make).await?;
+    }
+}
+
+/// The message as it will be stored, without its place.
+fn fresh_message(request: &SendRequest, now: i64) -> Message {
+    let draft = request.content.as_ref().ok();
+    Message {
+        id: Uuid::now_v7(),
+        conversation: request.conversation.clone(),
+        seq: 0,
+        rev: 0,
+        sender: request.sender.clone(),
+        client_id: Some(request.client_id.clone()),
+        kind: draft.map_or(MessageKind::Text, |d| d.kind),
+        body: draft.map(|d| d.body.clone()).unwrap_or_default(),
+        data: None,
+        client_sent_at: draft.and_then(|d| d.client_sent_at),
+        created_at: now,
+        edited_at: None,
+        deleted_at: None,
+        deleted_by: None,
+        fingerprint: draft.map(Draft::fingerprint),
+    }
+}
+
+/// What a member is told whose key is new.
+fn refusal_of(request: &SendRequest) -> Option<Refusal> {
+    if let Err(error) = &request.content {
+        return Some(Refusal::Invalid(error.clone()));
+    }
+    (request.conversation.kind() == Kind::System && !request.service).then_some(Refusal::ReadOnly)
+}
+
+/// What is stored when this send is the first of its pair.
+fn pair(sender: &UserId, peer: &UserId, now: i64) -> Result<Pair, Refusal> {
+    if sender == peer {
+        return Err(FieldError::new("peer", "must be another user than oneself").into());
+    }
+    let (low, high) = if sender.as_str().as_bytes() < peer.as_str().as_bytes() { (sender, peer) } else { (peer, sender) };
+    let founder = |user: &UserId| StoredMember { u: user.to_string(), role: "member".into(), at: now, seq: 0, rev: 0, left: None };
+    let change = Change {
+        events: vec![
+            StoredEvent::new(EventType::ConversationCreated, Audience::All, None),
+            StoredEvent::new(EventType::MessageCreated, Audience::All, None),
+        ],
+        conversation: Some(StoredConversation {
+            title: None,
+            owner: None,
+            pair: Some((low.to_string(), high.to_string())),
+            history: "all".into(),
+            at: now,
+            dissolved: false,
+        }),
+        members: vec![founder(low), founder(high)],
+        read: None,
+    };
+    Ok(Pair {
+        low: low.clone(),
+        high: high.clone(),
+        json: pair_json(low, high),
+        // A tree of strings and numbers always serialises.
+        change_json: serde_json::to_string(&change).unwrap_or_default(),
+    })
+}
+
+/// Whether Postgres knows the key, and what that means for this request.
+async fn known_to_archive(stores: &Stores, request: &SendRequest) -> Result<Option<Result<SendOutcome, Refusal>>, Refusal> {
+    let Some(message) = stores.archive.find_by_key(&request.conversation, &request.sender, &request.client_id).await? else {
+        return Ok(None);
+    };
+    let same = request.content.as_ref().is_ok_and(|draft| Some(draft.fingerprint()) == message.fingerprint);
+    Ok(Some(if same { Ok(SendOutcome { message, replayed: true, reached: Ack::Archived }) } else { Err(Refusal::IdempotencyConflict) }))
+}
+
+/// Fetches the next numbers while there are still some, so that no send ever waits for Postgres.
+fn fetch_numbers(stores: &Arc<Stores>, id: &ConversationId) {
+    if !stores.lanes.begin_fetch(id) {
+        return;
+    }
+    let (stores, id) = (Arc::clone(stores), id.clone());
+    tokio::spawn(async move {
+        if let Err(error) = extend_lease(&stores, &id).await {
+            tracing::warn!(error = %error, "numbers could not be fetched ahead; tried again with the next send");
+        }
+        stores.lanes.end_fetch(&id);
+    });
+}
+
+/// Waits until the message has got as far as asked, or the deadline comes; the level that was reached is never an error.
+async fn wait_for(stores: &Stores, message: &Message, asked: Ack, until: Instant, replid: Option<&str>) -> Ack {
+    match asked {
+        Ack::Accepted => Ack::Accepted,
+        Ack::Replicated => {
+            let key = keys::shard_info(stores.keys.shard_of(&message.conversation));
+            let left_ms = u64::try_from(until.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(0);
+            match stores.link.wait_replicas(&key, left_ms).await {
+                Ok(r) if r.connected > 0 && r.confirmed >= r.connected && replid.is_none_or(|id| id == r.replid) => Ack::Replicated,
+                _ => Ack::Accepted,
+            }
+        }
+        Ack::Archived => {
+            let mut pause_ms = ARCHIVE_LOOK_MS.0;
+            loop {
+                if stores.archive.is_archived(&message.conversation, message.seq, message.id).await.unwrap_or(false) {
+                    return Ack::Archived;
+                }
+                if Instant::now() + Duration::from_millis(pause_ms) >= until {
+                    return Ack::Accepted;
+                }
+                tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+                pause_ms = (pause_ms * 2).min(ARCHIVE_LOOK_MS.1);
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What every action works on.
+
+use std::sync::Arc;
+
+use super::send_lanes::SendLanes;
+use crate::clock::Clock;
+use crate::domain::refusal::Refusal;
+use crate::postgres::{Archive, ArchiveError};
+use crate::redis::error::RedisError;
+use crate::redis::keys::Keys;
+use crate::redis::link::{Link, LinkError};
+use crate::settings::Settings;
+
+/// The two stores and what belongs to them; one per process, shared.
+#[derive(Debug)]
+pub struct Stores {
+    /// The live state.
+    pub link: Link,
+    /// Its key names.
+    pub keys: Keys,
+    /// The archive and the records.
+    pub archive: Archive,
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// The clock.
+    pub clock: Clock,
+    /// Where sends of one shard gather while an earlier call is under way.
+    pub(crate) lanes: SendLanes,
+}
+
+impl Stores {
+    /// Puts the stores together.
+    #[must_use]
+    pub fn new(link: Link, archive: Archive, settings: Arc<Settings>) -> Arc<Self> {
+        let keys = Keys { shards: settings.shards, partitions: settings.partitions };
+        let clock = Clock::with_offset(settings.clock_offset_ms);
+        let lanes = SendLanes::new(link.clone(), keys, clock, settings.outbox_max_entries);
+        Arc::new(Self { link, keys, archive, settings, clock, lanes })
+    }
+}
+
+impl From<RedisError> for Refusal {
+    fn from(error: RedisError) -> Self {
+        match &error {
+            RedisError::Link(LinkError::OutOfMemory) => return Self::Overloaded,
+            RedisError::Link(LinkError::Refused(_)) | RedisError::Unreadable(_) => {
+                tracing::error!(error = %error, "redis answered what it should not");
+            }
+            RedisError::Link(_) => tracing::debug!(error = %error, "redis is away"),
+        }
+        Self::Unavailable("the live store cannot be reached")
+    }
+}
+
+impl From<ArchiveError> for Refusal {
+    fn from(error: ArchiveError) -> Self {
+        match &error {
+            ArchiveError::Unavailable(_) => tracing::debug!(error = %error, "postgres is away"),
+            _ => tracing::error!(error = %error, "postgres answered what it should not"),
+        }
+        Self::Unavailable("the archive cannot be reached")
+    }
+}

@@ -1,0 +1,92 @@
+//! Brings a conversation into Redis, with a block of numbers that nobody else has.
+
+use super::Stores;
+use super::open_epoch::open_shard;
+use crate::domain::ids::{ConversationId, Seq, UserId};
+use crate::domain::refusal::Refusal;
+use crate::postgres::LeaseGrant;
+use crate::redis::install_conversation::{ArchivedWhole, Installation, Installed, install_conversation};
+use crate::redis::open_conversation::{Opened, open_conversation};
+use crate::redis::read_conversation::{ConversationRead, read_conversation};
+
+/// Rounds after which warming is left to the client's next try.
+const ROUNDS_MAX: u32 = 5;
+
+/// Whether a conversation is in Redis now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warmth {
+    /// It is, and takes writes.
+    Warm,
+    /// There is no such conversation.
+    Unknown,
+}
+
+/// Loads a conversation from the archive. With `make`, one that was never made gets a shell, from which it can be made.
+///
+/// The lease is installed closed, marked in Postgres, then opened. A second asker gets the same block before the mark and the next one
+/// after it: two gateways that race on a first message both start it at 1.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when a store is away.
+pub async fn warm_conversation(stores: &Stores, id: &ConversationId, make: bool) -> Result<Warmth, Refusal> {
+    let shard = stores.keys.shard_of(id);
+    for _ in 0..ROUNDS_MAX {
+        let epoch = open_shard(stores, shard).await?;
+        if !make && !stores.archive.conversation_exists(id).await? {
+            return Ok(Warmth::Unknown);
+        }
+        let lease = match stores.archive.take_lease(id, shard, epoch, stores.settings.lease_block).await? {
+            LeaseGrant::Granted(lease) => lease,
+            LeaseGrant::EpochClosed => continue,
+        };
+        // Read after the lease was taken: taking it may have recorded a void.
+        let archived = stores.archive.load_conversation(id, stores.settings.window_messages).await?.map(|whole| ArchivedWhole {
+            conversation: whole.conversation,
+            members: whole.members,
+            marks: whole.marks,
+            recent: whole.recent,
+            uncounted: whole.uncounted,
+        });
+        let what = Installation { id: id.clone(), epoch, lease: (lease.from, lease.to), archived };
+        match install_conversation(&stores.link, &stores.keys, stores.clock.now(), &what).await? {
+            Installed::Installed => open_installed(stores, id, epoch, lease.from).await?,
+            Installed::Present => return Ok(Warmth::Warm),
+            Installed::StaleEpoch => continue,
+        }
+        return Ok(Warmth::Warm);
+    }
+    Err(Refusal::Unavailable("the live store is changing"))
+}
+
+/// Finishes what somebody began: a conversation that stands in Redis closed, and that nobody is cooling.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when a store is away.
+pub async fn finish_opening(stores: &Stores, id: &ConversationId, anybody: &UserId) -> Result<(), Refusal> {
+    if let ConversationRead::Here(hot) = read_conversation(&stores.link, &stores.keys, id, anybody).await?
+        && !hot.head.open
+        && hot.head.closing.is_none()
+    {
+        open_installed(stores, id, hot.head.lease_epoch, hot.head.lease_from).await?;
+    }
+    Ok(())
+}
+
+async fn open_installed(stores: &Stores, id: &ConversationId, epoch: u64, from: Seq) -> Result<(), Refusal> {
+    stores.archive.mark_lease_installed(id, from).await?;
+    match open_conversation(&stores.link, &stores.keys, id, epoch, from).await? {
+        Opened::Open | Opened::Closing | Opened::Other | Opened::StaleEpoch => Ok(()),
+    }
+}
+
+/// Fetches more numbers for a conversation.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when a store is away.
+pub async fn extend_lease(stores: &Stores, id: &ConversationId) -> Result<(), Refusal> {
+    let epoch = open_shard(stores, stores.keys.shard_of(id)).await?;
+    if let Some(to) = stores.archive.extend_lease(id, epoch, stores.settings.lease_block).await? {
+        crate::redis::extend_lease::extend_lease(&stores.link, &stores.keys, id, epoch, to).await?;
+    }
+    Ok(())
+}
