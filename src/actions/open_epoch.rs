@@ -28,7 +28,10 @@ pub async fn open_shard(stores: &Stores, shard: ShardId) -> Result<u64, Refusal>
             continue;
         }
         stores.archive.mark_epoch_installed(shard, grant.epoch).await?;
-        crate::workers::archive_messages::drain_shard(stores, shard).await?;
+        crate::workers::archive_messages::drain_shard(stores, shard).await.map_err(|error| {
+            tracing::warn!(shard = shard.0, error = %error, "what the shard held of earlier epochs is not archived yet");
+            Refusal::Unavailable("the archive cannot be reached")
+        })?;
         if open_epoch(&stores.link, shard, grant.epoch).await? {
             tracing::info!(shard = shard.0, epoch = grant.epoch, "shard epoch opened");
             return Ok(grant.epoch);
