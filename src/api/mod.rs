@@ -1,1 +1,62 @@
-//! Door.
+//! HTTP and SSE: with `ops.rs` the only place that knows axum. Handlers prove what came in, call one action, and dress its outcome;
+//! they hold no store and no rule of the product.
+//!
+//! A handler's signature shows who may call it and what it reads: [`Caller`](crate::identity::Caller) first (identity comes before
+//! everything), then what stands in the path, then the body. It ends in `Result<_, Problem>`; a `Refusal` becomes a problem with `?`.
+//!
+//! | wanted | take |
+//! |---|---|
+//! | the caller | `caller: Caller` |
+//! | `{id}`, `{seq}`, `{user_id}` in the path | [`path::ConversationPath`], [`path::SeqPath`], [`path::UserPath`] |
+//! | the query | [`paging::Query`], whose `finish` refuses what was not asked for |
+//! | a JSON body, refused at once | [`strict_json::StrictJson`] |
+//! | a JSON body, whose 422 must wait for a 404 | [`strict_json::DeferredJson`] |
+
+pub mod caller;
+pub mod layers;
+pub mod openapi;
+pub mod paging;
+pub mod path;
+pub mod respond;
+pub mod router;
+pub mod strict_json;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::actions::Stores;
+use crate::clock::Clock;
+use crate::identity::Keyring;
+use crate::settings::Settings;
+
+/// What handlers reach. One pointer wide, because every route of every connection holds a copy.
+#[derive(Clone)]
+pub struct AppState(Arc<Parts>);
+
+/// The parts of [`AppState`].
+pub struct Parts {
+    /// Handed on to actions, never used here.
+    pub stores: Arc<Stores>,
+    /// Proves tokens.
+    pub keyring: Arc<Keyring>,
+    /// Settings.
+    pub settings: Arc<Settings>,
+    /// The wall clock.
+    pub clock: Clock,
+}
+
+impl AppState {
+    /// State of one gateway.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for AppState {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}

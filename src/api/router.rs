@@ -1,0 +1,56 @@
+//! Every route, in the contract's order. A row is a handler with its `#[utoipa::path(…)]`: method and path are said there, once, and
+//! reach the router and the OpenAPI document together.
+//!
+//! ```text
+//! #[utoipa::path(get, path = "/v1/unread", tag = "conversations", responses((status = 200, body = UnreadTotals), (status = "default", body = Problem)))]
+//! pub async fn get_unread(State(state): State<AppState>, caller: Caller) -> Result<Response, Problem> { … }
+//! ```
+
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::{Router, http::StatusCode};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::respond::{Code, Problem};
+use super::{AppState, layers, openapi};
+
+/// All routes, without state and layers.
+fn rows() -> OpenApiRouter<AppState> {
+    OpenApiRouter::with_openapi(openapi::frame())
+        // Conversations.
+        // Messages.
+        // Events.
+        // The contract itself.
+        .routes(routes!(openapi::openapi_json))
+}
+
+/// The OpenAPI document of all routes.
+#[must_use]
+pub fn document() -> utoipa::openapi::OpenApi {
+    rows().into_openapi()
+}
+
+/// The gateway's whole HTTP surface, ready to be served.
+#[must_use]
+pub fn router(state: AppState) -> Router {
+    let (routes, document) = rows().split_for_parts();
+    openapi::keep(&document);
+    let routes = routes
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(from_fn_with_state(state.clone(), layers::front));
+    let routes = match layers::cors(&state.settings) {
+        Some(cors) => routes.layer(cors),
+        None => routes,
+    };
+    routes.with_state(state)
+}
+
+async fn no_such_path() -> Problem {
+    Problem::not_found()
+}
+
+async fn no_such_method() -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, Problem::new(Code::MethodNotAllowed, "This address has other methods; see the header 'Allow'.")).into_response()
+}
