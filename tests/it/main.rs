@@ -3,3 +3,5 @@
 
 mod embedded;
 mod redis_link;
+mod faulty_gateway;
+mod load_verdict;
