@@ -42,7 +42,7 @@ local function send(k, a)
   if making then
     if sender ~= ARGV[a + 8] and sender ~= ARGV[a + 9] then return {'not_member'} end
   elseif redis.call('HEXISTS', members, sender) == 0 then
-    return {c[12] == '1' and 'dissolved' or 'not_member'}
+    return {c[12] == '1' and redis.call('HEXISTS', marks, sender) == 1 and 'dissolved' or 'not_member'}
   end
   if ARGV[a + 11] == 'refuse' then return {'refused'} end
   local seq = tonumber(c[7])

@@ -1,7 +1,11 @@
 //! What the product does, one file per verb: knows stores and domain; no HTTP, no Redis commands, no SQL.
 
+pub mod change_conversation;
 pub mod clear_obstacle;
 pub mod find_message;
+pub mod list_conversations;
+pub mod list_members;
+pub mod make_conversation;
 pub mod mark_read;
 pub mod open_epoch;
 pub mod read_conversation;

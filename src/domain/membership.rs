@@ -4,7 +4,7 @@ use super::conversation::{Conversation, History};
 use super::ids::{Kind, Millis, Rev, Seq, UserId};
 
 /// A member's standing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Renames and removes; exactly one in a group.
     Owner,

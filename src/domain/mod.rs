@@ -1,11 +1,13 @@
 //! What a conversation is: names, numbers, rules. Pure: no I/O, no async, no clock, no status code.
 
 pub mod assign_seq;
+pub mod change;
 pub mod conversation;
 pub mod event;
 pub mod ids;
 pub mod membership;
 pub mod message;
+pub mod permission;
 pub mod position;
 pub mod read_mark;
 pub mod refusal;

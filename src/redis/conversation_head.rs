@@ -42,6 +42,8 @@ pub struct Head {
     pub floor: Seq,
     /// From when on Redis knows every key.
     pub keys_since: Millis,
+    /// Id of the last change applied.
+    pub last_request: Option<String>,
 }
 
 impl Head {
@@ -82,6 +84,7 @@ impl Head {
             members_version: number("mver")?,
             floor: number("floor")?,
             keys_since: moment("keys_since")?,
+            last_request: text("last_request").map(str::to_owned),
         })
     }
 }

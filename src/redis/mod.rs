@@ -30,6 +30,7 @@ pub mod read_conversation;
 pub mod read_index;
 pub mod read_intervals;
 pub mod read_log;
+pub mod read_members;
 pub mod read_messages;
 pub mod read_shard;
 pub mod register_streams;

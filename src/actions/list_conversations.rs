@@ -1,0 +1,136 @@
+//! A user's conversations, newest activity first, and what is unread in all of them.
+
+use std::collections::HashMap;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use super::Stores;
+use super::read_conversation::{hot, view_of_hot, views_of_cold};
+use crate::domain::conversation::ConversationView;
+use crate::domain::ids::{ConversationId, UserId};
+use crate::domain::refusal::Refusal;
+use crate::redis::read_index::{Listed, read_index};
+use crate::redis::touch_index::touch_index;
+
+/// Conversations read from Redis at a time for one request.
+const READS_AT_ONCE: usize = 16;
+/// Conversations looked at in one go while a list is filtered or counted.
+const CHUNK: u64 = 200;
+
+/// A page of the list.
+#[derive(Clone, Debug)]
+pub struct ListPage {
+    /// Newest activity first.
+    pub items: Vec<ConversationView>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<Listed>,
+}
+
+/// What is unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct UnreadTotals {
+    /// Messages.
+    pub total: u64,
+    /// Conversations with any.
+    pub conversations: u64,
+}
+
+/// Reads a page; `filter` keeps conversations whose title or peer holds it, whatever the case.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when a store that must be asked is away.
+pub async fn list_conversations(
+    stores: &Stores,
+    user: &UserId,
+    after: Option<Listed>,
+    limit: usize,
+    filter: Option<&str>,
+) -> Result<ListPage, Refusal> {
+    let filter = filter.map(str::to_lowercase);
+    let mut after = after;
+    let mut items = Vec::new();
+    loop {
+        let chunk = if filter.is_some() { CHUNK } else { u64::try_from(limit - items.len()).unwrap_or(CHUNK).min(CHUNK) };
+        let listed = read_list(stores, user, after.as_ref(), chunk).await?;
+        let at_end = (listed.len() as u64) < chunk;
+        let views = views(stores, user, &listed).await?;
+        for entry in listed {
+            after = Some(entry.clone());
+            if let Some(view) = views.get(&entry.conversation)
+                && filter.as_deref().is_none_or(|text| matches(view, user, text))
+            {
+                items.push(view.clone());
+                if items.len() == limit {
+                    return Ok(ListPage { items, next: after });
+                }
+            }
+        }
+        if at_end {
+            return Ok(ListPage { items, next: None });
+        }
+    }
+}
+
+/// Counts what is unread in all conversations.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when a store that must be asked is away.
+pub async fn count_unread(stores: &Stores, user: &UserId) -> Result<UnreadTotals, Refusal> {
+    let mut totals = UnreadTotals::default();
+    let mut after = None;
+    loop {
+        let listed = read_list(stores, user, after.as_ref(), CHUNK).await?;
+        for view in views(stores, user, &listed).await?.values() {
+            totals.total += view.unread.count;
+            totals.conversations += u64::from(view.unread.count > 0);
+        }
+        if (listed.len() as u64) < CHUNK {
+            return Ok(totals);
+        }
+        after = listed.into_iter().next_back();
+    }
+}
+
+/// A page of the index; one that was lost, or never was, is first rebuilt from the archive.
+async fn read_list(stores: &Stores, user: &UserId, after: Option<&Listed>, limit: u64) -> Result<Vec<Listed>, Refusal> {
+    let page = read_index(&stores.link, &stores.keys, user, after, limit).await?;
+    if page.whole {
+        return Ok(page.items);
+    }
+    let archived = stores.archive.conversation_ids_of(user).await?;
+    touch_index(&stores.link, &stores.keys, user, &archived, true).await?;
+    Ok(read_index(&stores.link, &stores.keys, user, after, limit).await?.items)
+}
+
+async fn views(stores: &Stores, user: &UserId, listed: &[Listed]) -> Result<HashMap<ConversationId, ConversationView>, Refusal> {
+    let reads = stream::iter(listed.iter().map(|entry| async {
+        let hot = hot(stores, user, &entry.conversation).await?;
+        Ok::<_, Refusal>((entry.conversation.clone(), hot))
+    }));
+    let read: Vec<_> = reads.buffered(READS_AT_ONCE).try_collect().await?;
+    let mut views = HashMap::with_capacity(read.len());
+    let mut cold = Vec::new();
+    for (id, hot) in read {
+        match hot {
+            None => cold.push(id),
+            // Left since the index was written: not in the list any more.
+            Some(hot) => match view_of_hot(stores, user, *hot) {
+                Ok(view) => {
+                    views.insert(id, view);
+                }
+                Err(Refusal::NotFound | Refusal::Dissolved) => {}
+                Err(refusal) => return Err(refusal),
+            },
+        }
+    }
+    if !cold.is_empty() {
+        views.extend(views_of_cold(stores, user, &cold).await?.into_iter().map(|view| (view.conversation.id.clone(), view)));
+    }
+    Ok(views)
+}
+
+fn matches(view: &ConversationView, user: &UserId, text: &str) -> bool {
+    let title = view.conversation.title.as_deref().unwrap_or_default();
+    let peer = view.conversation.peer_of(user).map_or("", UserId::as_str);
+    title.to_lowercase().contains(text) || peer.to_lowercase().contains(text)
+}

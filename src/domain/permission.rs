@@ -1,0 +1,91 @@
+//! Who may do what: one table. `decide` in `change.rs` asks it, and so do sends.
+
+use super::ids::Kind;
+use super::membership::Role;
+
+/// What one may want to do in a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Act {
+    /// Read history, members, events; move one's own watermark.
+    Read,
+    /// Send a message.
+    Send,
+    /// Bring somebody in.
+    Invite,
+    /// Go.
+    Leave,
+    /// Take somebody else out.
+    Remove,
+    /// Change the title.
+    Rename,
+}
+
+impl Act {
+    /// Every act, in the order of the documentation's table.
+    pub const ALL: &'static [Self] = &[Self::Read, Self::Send, Self::Invite, Self::Leave, Self::Remove, Self::Rename];
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// A member with this role.
+    Member(Role),
+    /// The host application's server.
+    Service,
+}
+
+/// Whether `standing` may `act` in a conversation of this kind.
+#[must_use]
+pub fn may(act: Act, kind: Kind, standing: Standing) -> bool {
+    match (kind, standing, act) {
+        (_, Standing::Member(_), Act::Read) => true,
+        (Kind::Single | Kind::Group, Standing::Member(_), Act::Send) => true,
+        (Kind::Group, Standing::Member(_), Act::Invite | Act::Leave) => true,
+        (Kind::Group, Standing::Member(role), Act::Remove | Act::Rename) => role == Role::Owner,
+        (Kind::System, Standing::Service, Act::Send) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_the_contracts() {
+        let yes: Vec<String> = [Kind::Single, Kind::Group, Kind::System]
+            .into_iter()
+            .flat_map(|kind| {
+                [Standing::Member(Role::Owner), Standing::Member(Role::Member), Standing::Service].into_iter().flat_map(move |standing| {
+                    Act::ALL.iter().filter(move |act| may(**act, kind, standing)).map(move |a| (kind, standing, *a))
+                })
+            })
+            .map(|(kind, standing, act)| match standing {
+                Standing::Member(role) => format!("{} {} {act:?}", kind.as_str(), role.as_str()),
+                Standing::Service => format!("{} service {act:?}", kind.as_str()),
+            })
+            .collect();
+        assert_eq!(
+            yes,
+            [
+                "single owner Read",
+                "single owner Send",
+                "single member Read",
+                "single member Send",
+                "group owner Read",
+                "group owner Send",
+                "group owner Invite",
+                "group owner Leave",
+                "group owner Remove",
+                "group owner Rename",
+                "group member Read",
+                "group member Send",
+                "group member Invite",
+                "group member Leave",
+                "system owner Read",
+                "system member Read",
+                "system service Send",
+            ]
+        );
+    }
+}
