@@ -1,0 +1,197 @@
+//! Servers of tests: a fresh Redis for whoever asks, and one Postgres for the whole test process with a fresh database for whoever asks.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use seqline::embedded::{PostgresOptions, PostgresServer, RedisCluster, RedisOptions, RedisServer, TempFolder};
+use sqlx::{Connection as _, PgConnection};
+use tokio::sync::OnceCell;
+
+/// What kind of Redis a test runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedisKind {
+    /// One server.
+    Single,
+    /// Three masters.
+    Cluster,
+}
+
+/// A Redis of a test's own; gone when dropped.
+#[derive(Debug)]
+pub struct PrivateRedis {
+    servers: Servers,
+    /// Dropped last.
+    _folder: TempFolder,
+}
+
+#[derive(Debug)]
+enum Servers {
+    Single(Box<RedisServer>),
+    Cluster(RedisCluster),
+}
+
+impl PrivateRedis {
+    /// Starts one that forgets everything when it ends.
+    pub async fn start(kind: RedisKind) -> Self {
+        Self::start_with(kind, &RedisOptions { throw_away: true, ..RedisOptions::default() }).await
+    }
+
+    /// Starts one that keeps an append-only file, so that it can be killed and started again with its data.
+    pub async fn start_durable(kind: RedisKind) -> Self {
+        Self::start_with(kind, &RedisOptions { throw_away: true, append_only: true, ..RedisOptions::default() }).await
+    }
+
+    /// Starts one set up like this.
+    pub async fn start_with(kind: RedisKind, options: &RedisOptions) -> Self {
+        let folder = TempFolder::new("test-redis").unwrap();
+        let servers = match kind {
+            RedisKind::Single => Servers::Single(Box::new(RedisServer::start(folder.path(), options).await.unwrap())),
+            RedisKind::Cluster => Servers::Cluster(RedisCluster::start(folder.path(), 3, options).await.unwrap()),
+        };
+        Self { servers, _folder: folder }
+    }
+
+    /// The URL that the product is given.
+    pub fn url(&self) -> String {
+        match &self.servers {
+            Servers::Single(server) => server.url(),
+            Servers::Cluster(cluster) => cluster.url(),
+        }
+    }
+
+    /// The kind it is.
+    pub fn kind(&self) -> RedisKind {
+        match &self.servers {
+            Servers::Single(_) => RedisKind::Single,
+            Servers::Cluster(_) => RedisKind::Cluster,
+        }
+    }
+
+    /// Its masters, to look into them, to kill and to halt them.
+    pub fn nodes(&mut self) -> &mut [RedisServer] {
+        match &mut self.servers {
+            Servers::Single(server) => std::slice::from_mut(&mut **server),
+            Servers::Cluster(cluster) => cluster.nodes_mut(),
+        }
+    }
+
+    /// Runs one command on every master and gives the answers, e.g. `["SCRIPT", "FLUSH"]`.
+    pub async fn on_every_node(&self, words: &[&str]) -> Vec<seqline::embedded::WireReply> {
+        let nodes = match &self.servers {
+            Servers::Single(server) => std::slice::from_ref(&**server),
+            Servers::Cluster(cluster) => cluster.nodes(),
+        };
+        let mut answers = Vec::new();
+        for node in nodes {
+            answers.push(node.wire().await.unwrap().command(words).await.unwrap());
+        }
+        answers
+    }
+
+    /// Every key on every master that matches, sorted.
+    pub async fn keys(&self, pattern: &str) -> Vec<String> {
+        let answers = self.on_every_node(&["KEYS", pattern]).await;
+        let mut keys: Vec<String> =
+            answers.iter().flat_map(|answer| answer.items()).filter_map(|key| key.text().map(str::to_owned)).collect();
+        keys.sort();
+        keys
+    }
+}
+
+/// The one Postgres of this process, with the migrations applied to the database that others are copied from.
+static POSTGRES: OnceCell<PostgresServer> = OnceCell::const_new();
+static DATABASES: AtomicU32 = AtomicU32::new(0);
+/// Databases whose test is over; the next test that makes one drops them.
+static FINISHED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+const TEMPLATE: &str = "migrated";
+
+/// A migrated database of a test's own.
+#[derive(Debug)]
+pub struct TestDatabase {
+    name: String,
+    url: String,
+}
+
+impl TestDatabase {
+    /// Makes one, with the migrations applied.
+    pub async fn migrated() -> Self {
+        Self::copy_of(TEMPLATE).await
+    }
+
+    /// Makes one with nothing in it.
+    pub async fn empty() -> Self {
+        Self::copy_of("template1").await
+    }
+
+    async fn copy_of(template: &str) -> Self {
+        let server = POSTGRES.get_or_init(start_postgres).await;
+        let mut connection = PgConnection::connect(&server.url("postgres")).await.unwrap();
+        let finished = std::mem::take(&mut *FINISHED.lock().unwrap());
+        for old in finished {
+            run(&mut connection, format!("DROP DATABASE IF EXISTS {old} WITH (FORCE)")).await;
+        }
+        let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
+        run(&mut connection, format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
+        connection.close().await.unwrap();
+        let url = server.url(&name);
+        Self { name, url }
+    }
+
+    /// The URL that the product is given.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A connection of the test's own.
+    pub async fn connect(&self) -> PgConnection {
+        PgConnection::connect(&self.url).await.unwrap()
+    }
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        FINISHED.lock().unwrap().push(std::mem::take(&mut self.name));
+    }
+}
+
+async fn start_postgres() -> PostgresServer {
+    let folder = TempFolder::new("test-postgres").unwrap();
+    let options = PostgresOptions { throw_away: true, connections: Some(400), ..PostgresOptions::default() };
+    let server = PostgresServer::start(folder.path(), &options).await.unwrap();
+    // The folder is removed by the shell that keeps the server: what is static is never dropped.
+    std::mem::forget(folder);
+    let mut connection = PgConnection::connect(&server.url("postgres")).await.unwrap();
+    run(&mut connection, format!("CREATE DATABASE {TEMPLATE}")).await;
+    connection.close().await.unwrap();
+    let mut connection = PgConnection::connect(&server.url(TEMPLATE)).await.unwrap();
+    let migrations = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    sqlx::migrate::Migrator::new(migrations).await.unwrap().run(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    server
+}
+
+async fn run(connection: &mut PgConnection, statement: String) {
+    sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(connection).await.unwrap();
+}
+
+super::on_both! {
+    async fn a_private_redis_serves(redis: PrivateRedis) {
+        let kind = redis.kind();
+        let answers = redis.on_every_node(&["PING"]).await;
+        assert_eq!(answers.len(), if kind == RedisKind::Single { 1 } else { 3 });
+        assert!(redis.keys("*").await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn databases_are_apart() {
+    let (one, two) = (TestDatabase::empty().await, TestDatabase::migrated().await);
+    assert_ne!(one.url(), two.url());
+    let mut connection = one.connect().await;
+    sqlx::raw_sql("create table here (x int)").execute(&mut connection).await.unwrap();
+    let found: Option<String> = sqlx::query_scalar("select to_regclass('here')::text").fetch_one(&mut two.connect().await).await.unwrap();
+    assert_eq!(found, None);
+    drop(one);
+    TestDatabase::empty().await;
+}
