@@ -6,3 +6,4 @@ mod faulty_gateway;
 mod harness;
 mod load_verdict;
 mod redis_link;
+mod redis_link_faults;

@@ -39,18 +39,6 @@ async fn count(link: &Link, key: &str, request: &str) -> Result<i64, LinkError> 
     link.eval(&COUNT, vec![key.to_owned()], vec![bytes(request)]).await.map(|reply| reply.as_i64().unwrap())
 }
 
-/// Tries until it works; fails the test after ten seconds.
-async fn until_served(link: &Link, key: &str) -> Duration {
-    let begun = Instant::now();
-    loop {
-        match count(link, key, "probe").await {
-            Ok(_) => return begun.elapsed(),
-            Err(error) => assert!(begun.elapsed() < Duration::from_secs(10), "{error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 async fn the_basics(link: &Link) {
     for n in 0..40 {
         assert_eq!(count(link, &format!("count:{{{n}}}"), "a").await, Ok(1));
@@ -132,4 +120,102 @@ async fn a_cluster_answers() {
     assert_eq!(link.ping_all().await.len(), 3);
     the_basics(&link).await;
     the_stream(&link).await;
+}
+
+async fn forgotten_scripts_come_back(link: &Link, servers: &[RedisServer]) {
+    for round in 0..3 {
+        count(link, "x:{1}", "warm").await.unwrap();
+        for server in servers {
+            server.wire().await.unwrap().expect_ok(&["SCRIPT", "FLUSH"]).await.unwrap();
+        }
+        let calls = (0..200).map(|n| {
+            let (link, request) = (link.clone(), format!("{round}-{n}"));
+            tokio::spawn(async move { count(&link, &format!("flush:{{{}}}", n % 20), &request).await })
+        });
+        for call in calls.collect::<Vec<_>>() {
+            assert_eq!(call.await.unwrap(), Ok(1));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_the_server_forgot_are_sent_again() {
+    let folder = TempFolder::new("link").unwrap();
+    let (server, link) = single(&folder).await;
+    forgotten_scripts_come_back(&link, &[server]).await;
+    let folder = TempFolder::new("link").unwrap();
+    let (cluster, link) = cluster(&folder).await;
+    forgotten_scripts_come_back(&link, cluster.nodes()).await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_url_is_said_without_the_password() {
+    for url in ["redis://u:s3cret@127.0.0.1:1", "redis-cluster://:s3cret@127.0.0.1:1", "redis://u:s3cret/", "redis://:s3cret@h:p"] {
+        let begun = Instant::now();
+        let error = Link::connect(url, 300).await.unwrap_err();
+        assert!(begun.elapsed() < Duration::from_secs(3));
+        assert!(matches!(error, LinkError::NotSent(_)) && !error.to_string().contains("s3cret"), "{error}");
+    }
+    let folder = TempFolder::new("link").unwrap();
+    let server = RedisServer::start(folder.path(), &options()).await.unwrap();
+    let wrong = Link::connect(&format!("redis://:s3cret@127.0.0.1:{}", server.port()), 1_000).await.unwrap_err().to_string();
+    assert!(wrong.contains("WRONGPASS") && !wrong.contains("s3cret"), "{wrong}");
+    let no_cluster = Link::connect(&server.url().replace("redis://", "redis-cluster://"), 1_000).await.unwrap_err().to_string();
+    assert!(no_cluster.contains("cluster support disabled"), "{no_cluster}");
+}
+
+async fn calls_of(server: &RedisServer, command: &str) -> u64 {
+    let info = server.wire().await.unwrap().command(&["INFO", "commandstats"]).await.unwrap();
+    let prefix = format!("cmdstat_{command}:calls=");
+    let line = info.text().unwrap().lines().find_map(|line| line.strip_prefix(&prefix)).map(str::to_owned);
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_names_the_replicas_that_confirmed() {
+    let folder = TempFolder::new("link").unwrap();
+    let (server, link) = single(&folder).await;
+    let alone = link.wait_replicas("a:{1}", 100).await.unwrap();
+    assert_eq!((alone.confirmed, alone.connected, alone.replid.len()), (0, 0, 40));
+
+    let follow = RedisOptions { replica_of: Some(server.port()), password: Some(server.password().to_owned()), ..options() };
+    let mut replica = RedisServer::start(&folder.path().join("replica"), &follow).await.unwrap();
+    let begun = Instant::now();
+    while link.wait_replicas("a:{1}", 100).await.unwrap().connected == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    count(&link, "a:{1}", "r").await.unwrap();
+    let one = link.wait_replicas("a:{1}", 5_000).await.unwrap();
+    // Its first replica gives a server a new history: nobody has followed the old one.
+    assert_eq!((one.confirmed, one.connected, one.replid == alone.replid), (1, 1, false));
+    assert_eq!(link.wait_replicas("b:{2}", 5_000).await.unwrap(), one);
+
+    // Those who come together share a few rounds.
+    let before = calls_of(&server, "wait").await;
+    let waits = (0..100).map(|n| {
+        let link = link.clone();
+        tokio::spawn(async move { link.wait_replicas(&format!("a:{{{n}}}"), 5_000).await.unwrap().confirmed })
+    });
+    for wait in waits.collect::<Vec<_>>() {
+        assert_eq!(wait.await.unwrap(), 1);
+    }
+    let rounds = calls_of(&server, "wait").await - before;
+    assert!(rounds < 50, "{rounds}");
+
+    // A full server is waited for all the same.
+    let mut wire = server.wire().await.unwrap();
+    wire.expect_ok(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
+    assert_eq!(count(&link, "a:{1}", "full").await, Err(LinkError::OutOfMemory));
+    assert_eq!(link.wait_replicas("a:{1}", 5_000).await.unwrap().confirmed, 1);
+    wire.expect_ok(&["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
+
+    // A replica that is late is not counted, and the answer comes in time.
+    replica.process().signal("STOP");
+    let begun = Instant::now();
+    let late = link.wait_replicas("a:{1}", 300).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert_eq!((late.confirmed, late.connected), (0, 1));
+    replica.process().signal("CONT");
+    assert_eq!(link.wait_replicas("a:{1}", 5_000).await.unwrap().confirmed, 1);
 }
