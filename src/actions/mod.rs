@@ -9,6 +9,7 @@ pub mod make_conversation;
 pub mod mark_read;
 pub mod open_epoch;
 pub mod read_conversation;
+pub mod read_events;
 pub mod read_messages;
 pub mod send_lanes;
 pub mod send_message;

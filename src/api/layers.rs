@@ -68,7 +68,11 @@ async fn answer(state: &AppState, route: &str, request: Request, next: Next) -> 
         }
         None => {
             metrics::DEADLINES.add(&[], 1);
-            Problem::new(Code::Unavailable, "There was no answer in time; it may or may not have been done. Send the same again, with the same key.").into_response()
+            Problem::new(
+                Code::Unavailable,
+                "There was no answer in time; it may or may not have been done. Send the same again, with the same key.",
+            )
+            .into_response()
         }
     }
 }
@@ -120,7 +124,9 @@ fn record(route: &str, method: &Method, id: &str, answer: &Response, start: Inst
 
 fn request_id(request: &Request) -> String {
     let given = request.headers().get(REQUEST_ID).and_then(|v| v.to_str().ok());
-    let fits = |id: &&str| !id.is_empty() && id.len() <= REQUEST_ID_BYTES_MAX && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:-/+=".contains(&b));
+    let fits = |id: &&str| {
+        !id.is_empty() && id.len() <= REQUEST_ID_BYTES_MAX && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:-/+=".contains(&b))
+    };
     given.filter(fits).map_or_else(|| Uuid::now_v7().simple().to_string(), str::to_owned)
 }
 

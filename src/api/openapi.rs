@@ -27,7 +27,9 @@ struct Frame;
 #[must_use]
 pub fn frame() -> utoipa::openapi::OpenApi {
     let mut document = Frame::openapi();
-    let mut text = String::from("Private chat for an application's own users.\n\n## Event types\n\n| type | has an id | example of `data` |\n|---|---|---|\n");
+    let mut text = String::from(
+        "Private chat for an application's own users.\n\n## Event types\n\n| type | has an id | example of `data` |\n|---|---|---|\n",
+    );
     for kind in EventType::ALL {
         let kept = if kind.is_kept() { "yes" } else { "no" };
         text.push_str(&format!("| `{}` | {kept} | `{}` |\n", kind.as_str(), example_data(*kind)));

@@ -38,7 +38,9 @@ impl From<Refusal> for Problem {
             Refusal::NotFound => Self::not_found(),
             Refusal::Forbidden(why) => Self::new(Code::Forbidden, why),
             Refusal::ReadOnly => Self::new(Code::ReadOnly, "Only the service writes in this conversation."),
-            Refusal::IdempotencyConflict => Self::new(Code::IdempotencyConflict, "This key was used before, for something else. Make a new key for a new intent."),
+            Refusal::IdempotencyConflict => {
+                Self::new(Code::IdempotencyConflict, "This key was used before, for something else. Make a new key for a new intent.")
+            }
             Refusal::Deleted => Self::new(Code::Deleted, "The message was deleted."),
             Refusal::Dissolved => Self::new(Code::Dissolved, "The last member has left this group."),
             Refusal::Invalid(error) => Self::invalid_field(error),
@@ -66,10 +68,14 @@ impl From<TokenFault> for Problem {
         match fault {
             TokenFault::Missing => Self::new(Code::Unauthenticated, "Send a token in the header 'Authorization: Bearer …'."),
             TokenFault::Expired => Self::new(Code::TokenExpired, "The token has expired; get a new one."),
-            TokenFault::Claim(claim) => Self::new(Code::Unauthenticated, format!("The token's claim '{claim}' is missing or cannot be accepted.")),
+            TokenFault::Claim(claim) => {
+                Self::new(Code::Unauthenticated, format!("The token's claim '{claim}' is missing or cannot be accepted."))
+            }
             TokenFault::KeysAway => Self::unavailable(),
             // One answer for all of these: which of our keys exist is nobody's business.
-            TokenFault::Malformed | TokenFault::Signature | TokenFault::UnknownKey => Self::new(Code::Unauthenticated, "The token cannot be accepted."),
+            TokenFault::Malformed | TokenFault::Signature | TokenFault::UnknownKey => {
+                Self::new(Code::Unauthenticated, "The token cannot be accepted.")
+            }
         }
     }
 }
@@ -132,8 +138,11 @@ pub fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
             let mut parts = range.split(';').map(str::trim);
             let Some(range) = parts.next().filter(|r| !r.is_empty()) else { continue };
             named = true;
-            let refused = parts.any(|p| p.split_once('=').is_some_and(|(k, v)| k.trim().eq_ignore_ascii_case("q") && v.trim().parse() == Ok(0.0_f32)));
-            let fits = range == "*/*" || range.eq_ignore_ascii_case(media_type) || range.strip_suffix("/*").is_some_and(|f| f.eq_ignore_ascii_case(family));
+            let refused = parts
+                .any(|p| p.split_once('=').is_some_and(|(k, v)| k.trim().eq_ignore_ascii_case("q") && v.trim().parse() == Ok(0.0_f32)));
+            let fits = range == "*/*"
+                || range.eq_ignore_ascii_case(media_type)
+                || range.strip_suffix("/*").is_some_and(|f| f.eq_ignore_ascii_case(family));
             if fits && !refused {
                 return true;
             }

@@ -36,10 +36,8 @@ pub fn document() -> utoipa::openapi::OpenApi {
 pub fn router(state: AppState) -> Router {
     let (routes, document) = rows().split_for_parts();
     openapi::keep(&document);
-    let routes = routes
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(no_such_method)
-        .layer(from_fn_with_state(state.clone(), layers::front));
+    let routes =
+        routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).layer(from_fn_with_state(state.clone(), layers::front));
     let routes = match layers::cors(&state.settings) {
         Some(cors) => routes.layer(cors),
         None => routes,
@@ -52,5 +50,6 @@ async fn no_such_path() -> Problem {
 }
 
 async fn no_such_method() -> Response {
-    (StatusCode::METHOD_NOT_ALLOWED, Problem::new(Code::MethodNotAllowed, "This address has other methods; see the header 'Allow'.")).into_response()
+    (StatusCode::METHOD_NOT_ALLOWED, Problem::new(Code::MethodNotAllowed, "This address has other methods; see the header 'Allow'."))
+        .into_response()
 }

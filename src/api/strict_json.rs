@@ -68,10 +68,11 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     let value = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let mut parts = value.split(';').map(str::trim);
     let json = parts.next().is_some_and(|t| t.eq_ignore_ascii_case("application/json"));
-    let utf8 = parts.filter_map(|p| p.split_once('=')).filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset")).all(|(_, charset)| {
-        let charset = charset.trim().trim_matches('"');
-        charset.eq_ignore_ascii_case("utf-8") || charset.eq_ignore_ascii_case("utf8")
-    });
+    let utf8 =
+        parts.filter_map(|p| p.split_once('=')).filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset")).all(|(_, charset)| {
+            let charset = charset.trim().trim_matches('"');
+            charset.eq_ignore_ascii_case("utf-8") || charset.eq_ignore_ascii_case("utf8")
+        });
     let plain = headers.get_all(CONTENT_ENCODING).iter().all(|v| v.as_bytes().eq_ignore_ascii_case(b"identity"));
     if json && utf8 && plain {
         return Ok(());
@@ -173,7 +174,9 @@ fn has_nul_escape(text: &str) -> bool {
 fn path_of_nul(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => text.contains('\0').then(String::new),
-        Value::Array(items) => items.iter().enumerate().find_map(|(i, item)| path_of_nul(item).map(|rest| join_path(&format!("[{i}]"), &rest))),
+        Value::Array(items) => {
+            items.iter().enumerate().find_map(|(i, item)| path_of_nul(item).map(|rest| join_path(&format!("[{i}]"), &rest)))
+        }
         Value::Object(fields) => fields.iter().find_map(|(name, item)| {
             if name.contains('\0') {
                 return Some(name.replace('\0', "\u{FFFD}"));

@@ -92,7 +92,14 @@ impl Keyring {
         Err(fault)
     }
 
-    fn prove_public(&self, keys: &[PublicKey], token: &str, algorithm: Algorithm, kid: Option<&str>, now: Millis) -> Result<Caller, TokenFault> {
+    fn prove_public(
+        &self,
+        keys: &[PublicKey],
+        token: &str,
+        algorithm: Algorithm,
+        kid: Option<&str>,
+        now: Millis,
+    ) -> Result<Caller, TokenFault> {
         let mut fault = TokenFault::UnknownKey;
         // A key without an id fits any token; a token without an id is tried with every key of its algorithm.
         let fits = |key: &&PublicKey| key.algorithm == algorithm && (kid.is_none() || key.kid.is_none() || key.kid.as_deref() == kid);

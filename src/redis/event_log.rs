@@ -13,8 +13,9 @@
 
 use crate::domain::event::{EventType, Pointer};
 use crate::domain::ids::{ConversationId, Millis};
-use crate::domain::position::EntryId;
+use crate::domain::position::{EntryId, Position};
 
+use super::reply::Items;
 use super::stored_form::Unreadable;
 
 /// How much of a user's log is kept.
@@ -24,6 +25,30 @@ pub struct LogBounds {
     pub entries_max: u64,
     /// Age in milliseconds.
     pub age_max_ms: u64,
+}
+
+/// Which log it is and what it holds, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogState {
+    /// Which log it is.
+    pub epoch: String,
+    /// Its last entry, `0-0` while it has none.
+    pub last: EntryId,
+    /// The last entry that was dropped, `0-0` for none.
+    pub trimmed: EntryId,
+}
+
+impl LogState {
+    /// The end of the log as a position.
+    #[must_use]
+    pub fn head(&self) -> Position {
+        Position { epoch: Some(self.epoch.clone()), entry: self.last }
+    }
+
+    /// Reads epoch, last and trimmed, in this order.
+    pub(super) fn read(items: &mut Items<'_>) -> Result<Self, Unreadable> {
+        Ok(Self { epoch: items.str()?.to_owned(), last: entry_id(items.str()?)?, trimmed: entry_id(items.str()?)? })
+    }
 }
 
 /// One entry of a log.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::error::RedisError;
-use super::event_log::{LogEntry, entry_id, fresh_nonce, parse_pointer};
+use super::event_log::{LogEntry, LogState, entry_id, fresh_nonce, parse_pointer};
 use super::keys::Keys;
 use super::link::{Link, Script};
 use super::reply::{Items, Reply};
@@ -17,22 +17,10 @@ pub static SCRIPT: Script = Script { name: "read_log", source: include_str!("../
 /// A log at one moment, and a run of its entries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogPage {
-    /// Which log it is.
-    pub epoch: String,
-    /// Its last entry, `0-0` while it has none.
-    pub last: EntryId,
-    /// The last entry that was dropped, `0-0` for none.
-    pub trimmed: EntryId,
+    /// The log.
+    pub log: LogState,
     /// Entries after the asked-for place, in order.
     pub entries: Vec<LogEntry>,
-}
-
-impl LogPage {
-    /// The end of the log as a position.
-    #[must_use]
-    pub fn head(&self) -> Position {
-        Position { epoch: Some(self.epoch.clone()), entry: self.last }
-    }
 }
 
 /// Reads up to `count` entries after `after`, or only the log's bounds when that is `None`. A user without a log gets one now, so that
@@ -57,15 +45,13 @@ pub async fn read_log(link: &Link, keys: &Keys, user: &UserId, after: Option<Ent
 /// # Errors
 /// When Redis cannot be asked or answers in another form.
 pub async fn log_head(link: &Link, keys: &Keys, user: &UserId) -> Result<Position, RedisError> {
-    read_log(link, keys, user, None, 1).await.map(|page| page.head())
+    read_log(link, keys, user, None, 1).await.map(|page| page.log.head())
 }
 
 fn read_page(items: &mut Items<'_>) -> Result<LogPage, Unreadable> {
-    let epoch = items.str()?.to_owned();
-    let last = entry_id(items.str()?)?;
-    let trimmed = entry_id(items.str()?)?;
+    let log = LogState::read(items)?;
     let entries = items.list()?.iter().map(read_entry).collect::<Result<_, _>>()?;
-    Ok(LogPage { epoch, last, trimmed, entries })
+    Ok(LogPage { log, entries })
 }
 
 fn read_entry(entry: &Reply) -> Result<LogEntry, Unreadable> {

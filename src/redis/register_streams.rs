@@ -6,12 +6,11 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 
 use super::error::RedisError;
-use super::event_log::{entry_id, fresh_nonce, gateway_field};
+use super::event_log::{LogState, entry_id, fresh_nonce, gateway_field};
 use super::keys::Keys;
 use super::link::{Link, Script};
 use super::stored_form::Unreadable;
 use crate::domain::ids::{Millis, UserId};
-use crate::domain::position::Position;
 
 /// The script.
 pub static SCRIPT: Script = Script { name: "register_streams", source: include_str!("../../lua/register_streams.lua") };
@@ -42,13 +41,13 @@ pub async fn register_streams(
     gateway: &str,
     users: &[UserId],
     presence: Presence,
-) -> Result<Vec<(UserId, Position)>, RedisError> {
-    let mut groups: BTreeMap<u16, Vec<&UserId>> = BTreeMap::new();
+) -> Result<Vec<(UserId, LogState)>, RedisError> {
+    let mut groups: BTreeMap<u16, Vec<UserId>> = BTreeMap::new();
     for user in users {
         let group = if link.is_cluster() { keys.partition_of(user).0 } else { 0 };
-        groups.entry(group).or_default().push(user);
+        groups.entry(group).or_default().push(user.clone());
     }
-    let calls: Vec<Vec<&UserId>> =
+    let calls: Vec<Vec<UserId>> =
         groups.into_values().flat_map(|group| group.chunks(USERS_MAX).map(<[_]>::to_vec).collect::<Vec<_>>()).collect();
     let mut running = futures_util::stream::iter(calls.into_iter().map(|call| register(link, keys, gateway, call, presence)))
         .buffer_unordered(CALLS_AT_ONCE);
@@ -69,9 +68,9 @@ async fn register(
     link: &Link,
     keys: &Keys,
     gateway: &str,
-    users: Vec<&UserId>,
+    users: Vec<UserId>,
     presence: Presence,
-) -> Result<Vec<(UserId, Position)>, RedisError> {
+) -> Result<Vec<(UserId, LogState)>, RedisError> {
     let mut names = Vec::with_capacity(users.len() * 2);
     for user in &users {
         let of = keys.user(user);
@@ -90,9 +89,9 @@ async fn register(
     }
     let mut places = Vec::with_capacity(users.len());
     for user in users {
-        let (epoch, last) = (items.str()?, items.str()?);
+        let (epoch, last, trimmed) = (items.str()?, items.str()?, items.str()?);
         if !epoch.is_empty() {
-            places.push((user.clone(), Position { epoch: Some(epoch.to_owned()), entry: entry_id(last)? }));
+            places.push((user, LogState { epoch: epoch.to_owned(), last: entry_id(last)?, trimmed: entry_id(trimmed)? }));
         }
     }
     Ok(places)

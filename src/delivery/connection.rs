@@ -1,0 +1,495 @@
+//! One open stream: its place in the log, a small queue, and a body that the HTTP server polls. No task belongs to it while it is idle.
+//!
+//! ```text
+//!            wake-up follows on the place, queue has room: push
+//!            ┌──────┐
+//!            ▼      │        any other wake-up                queue empty, body polled
+//!          Live ────┴────────────────────────► Behind ────────────────────────────────► Reading (one task)
+//!            ▲                                    ▲                                        │
+//!            │  everything up to the log's end    │  queue full, or more came meanwhile    │
+//!            └────────────────────────────────────┴────────────────────────────────────────┘
+//! ```
+//! The task fills the queue once and ends; the next page is read when the reader has taken this one, so a slow reader sets its own pace.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body::Frame;
+
+use super::frames;
+use super::open_streams::OpenStreams;
+use super::socket::PeerSocket;
+use crate::domain::event::EventType;
+use crate::domain::ids::UserId;
+use crate::domain::position::{EntryId, Position};
+
+/// Bytes that wait for a reader at most (one event may pass it).
+const QUEUE_BYTES_MAX: usize = 128 * 1024;
+/// Pieces that wait for a reader at most; a live event has two.
+const QUEUE_PIECES_MAX: usize = 128;
+/// Every so many heartbeats the place is repeated.
+const BEATS_A_PLACE: u32 = 4;
+
+/// Why a stream ended; the label in `seqline_streams_closed_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Its life is over.
+    Life,
+    /// The token has ended.
+    Expired,
+    /// The gateway stops.
+    Drain,
+    /// The reader takes nothing, or is gone without a word.
+    Stalled,
+}
+
+impl Ending {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Life => "life",
+            Self::Expired => "expired",
+            Self::Drain => "drain",
+            Self::Stalled => "stalled",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Everything up to the log's end was queued.
+    Live,
+    /// There is more in the log.
+    Behind,
+    /// A task is reading the log.
+    Reading,
+    /// What is queued is the last.
+    Ended,
+}
+
+/// What a wake-up led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It was queued.
+    Pushed,
+    /// The connection will read it from the log.
+    Behind,
+    /// It had it already.
+    Known,
+}
+
+/// An event on its way to a connection: the part of its own and the shared part.
+#[derive(Debug)]
+pub struct LiveEvent<'a> {
+    /// Its place.
+    pub position: &'a Position,
+    /// The entry before it.
+    pub previous: EntryId,
+    /// Head and end of the frame; `None` is a hint to read the log.
+    pub frame: Option<(EventType, Bytes)>,
+}
+
+/// Times of all streams of a gateway.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Between heartbeats.
+    pub heartbeat: Duration,
+    /// Between two looks at every connection.
+    pub tick: Duration,
+    /// After which a reader that takes nothing is cut.
+    pub stall: Duration,
+    /// After which a peer that acknowledges nothing is taken for dead.
+    pub silence: Duration,
+}
+
+/// One open stream, or a poll that waits (`is_watch`).
+#[derive(Debug)]
+pub struct Connection {
+    /// Whose.
+    pub user: UserId,
+    is_watch: bool,
+    life_ends: Option<Instant>,
+    token_ends: Option<Instant>,
+    socket: Option<PeerSocket>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    epoch: Arc<str>,
+    /// The last entry that was queued or passed over.
+    place: EntryId,
+    /// The highest entry that a wake-up named while the task was reading.
+    hinted: Option<EntryId>,
+    mode: Mode,
+    ending: Option<Ending>,
+    queue: VecDeque<Bytes>,
+    queued_bytes: usize,
+    waker: Option<Waker>,
+    /// When something was last queued.
+    queued_at: Instant,
+    /// When the reader last took something, or the queue was empty.
+    taken_at: Instant,
+    beats: u32,
+    waits_for_store: bool,
+}
+
+impl State {
+    fn push(&mut self, bytes: Bytes) {
+        let now = Instant::now();
+        if self.queue.is_empty() {
+            self.taken_at = now;
+        }
+        self.queued_at = now;
+        self.queued_bytes += bytes.len();
+        self.queue.push_back(bytes);
+    }
+
+    fn has_room(&self) -> bool {
+        self.queued_bytes < QUEUE_BYTES_MAX && self.queue.len() + 2 <= QUEUE_PIECES_MAX
+    }
+
+    fn position(&self) -> Position {
+        Position { epoch: Some(self.epoch.to_string()), entry: self.place }
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn end(&mut self, ending: Ending, last_words: Option<Bytes>) {
+        if self.mode == Mode::Ended {
+            return;
+        }
+        self.mode = Mode::Ended;
+        self.ending = Some(ending);
+        if let Some(words) = last_words {
+            self.push(words);
+        }
+        self.wake();
+    }
+}
+
+/// What a page of the log came to, for a connection.
+#[derive(Debug)]
+pub enum Page {
+    /// Events in order, `None` for those that are passed over, and where the log ended.
+    Events {
+        /// Place and frame.
+        events: Vec<(EntryId, Option<Bytes>)>,
+        /// The last entry of the page, one that cannot be read included.
+        through: EntryId,
+        /// The log's last entry when the page was read.
+        last: EntryId,
+    },
+    /// The place does not hold any more: go on from there, after saying so.
+    Moved {
+        /// The log's head.
+        head: Position,
+        /// The frame that says so.
+        frame: Bytes,
+    },
+}
+
+impl Connection {
+    pub(super) fn new(
+        user: UserId,
+        is_watch: bool,
+        life: Option<Duration>,
+        token_life: Option<Duration>,
+        socket: Option<PeerSocket>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            user,
+            is_watch,
+            life_ends: life.map(|life| now + life),
+            token_ends: token_life.map(|life| now + life),
+            socket,
+            state: Mutex::new(State {
+                epoch: Arc::from(""),
+                place: EntryId::default(),
+                hinted: None,
+                mode: Mode::Reading,
+                ending: None,
+                queue: VecDeque::new(),
+                queued_bytes: 0,
+                waker: None,
+                queued_at: now,
+                taken_at: now,
+                beats: 0,
+                waits_for_store: false,
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is a stream (not a poll that waits).
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        !self.is_watch
+    }
+
+    /// Gives a new connection its place and its first words; `last` is the log's last entry when the place was decided.
+    pub(super) fn begin(&self, place: &Position, last: EntryId, words: impl IntoIterator<Item = Bytes>) {
+        let mut state = self.state();
+        state.epoch = Arc::from(place.epoch.as_deref().unwrap_or_default());
+        state.place = place.entry;
+        words.into_iter().for_each(|bytes| state.push(bytes));
+        settle(&mut state, place.entry >= last);
+    }
+
+    /// Takes a wake-up.
+    pub(super) fn take(&self, event: &LiveEvent<'_>) -> Taken {
+        let mut state = self.state();
+        let entry = event.position.entry;
+        let same_log = event.position.epoch.as_deref() == Some(&*state.epoch);
+        match state.mode {
+            Mode::Ended => return Taken::Known,
+            Mode::Reading => {
+                // While the first place is not known yet every entry is a hint; of another log, too.
+                state.hinted =
+                    state.hinted.max(Some(if same_log || state.epoch.is_empty() { entry } else { EntryId { ms: u64::MAX, n: u64::MAX } }));
+                return Taken::Behind;
+            }
+            Mode::Behind => return Taken::Behind,
+            Mode::Live => {}
+        }
+        if same_log && entry <= state.place {
+            return Taken::Known;
+        }
+        if let Some((kind, end)) = &event.frame
+            && same_log
+            && event.previous == state.place
+            && !self.is_watch
+            && state.has_room()
+        {
+            state.push(frames::event_begin(*kind, event.position));
+            state.push(end.clone());
+            state.place = entry;
+            state.wake();
+            return Taken::Pushed;
+        }
+        if !self.is_watch && !state.queue.is_empty() && !state.has_room() {
+            crate::metrics::SLOW_READERS.add(&[], 1);
+        }
+        state.mode = Mode::Behind;
+        state.wake();
+        Taken::Behind
+    }
+
+    /// Whether it believes to have everything, and the log says otherwise.
+    pub(super) fn misses(&self, head: &Position) -> bool {
+        let state = self.state();
+        state.mode == Mode::Live && (head.epoch.as_deref() != Some(&*state.epoch) || head.entry > state.place)
+    }
+
+    /// Sends it to the log.
+    pub(super) fn fall_behind(&self) {
+        let mut state = self.state();
+        if state.mode == Mode::Live {
+            state.mode = Mode::Behind;
+            state.wake();
+        }
+    }
+
+    /// The place from which the task goes on reading; `None` when the stream has ended.
+    pub(super) fn reading_from(&self) -> Option<Position> {
+        let state = self.state();
+        (state.mode == Mode::Reading).then(|| state.position())
+    }
+
+    /// Says that the task cannot read for the moment (the next heartbeats say so) or can again.
+    pub(super) fn set_waiting(&self, waits: bool) {
+        let mut state = self.state();
+        if waits && !state.waits_for_store && state.mode == Mode::Reading && state.queue.is_empty() {
+            state.push(Bytes::from_static(frames::STORE_AWAY));
+            state.wake();
+        }
+        state.waits_for_store = waits;
+    }
+
+    /// Takes what the task has read, and ends the reading. Returns how many events were queued.
+    pub(super) fn finish(&self, page: Page) -> u64 {
+        let mut state = self.state();
+        if state.mode != Mode::Reading {
+            return 0;
+        }
+        let mut count = 0;
+        match page {
+            Page::Moved { head, frame } => {
+                state.epoch = Arc::from(head.epoch.as_deref().unwrap_or_default());
+                state.place = head.entry;
+                // What was hinted belongs to another log, or lies at or below this head, or will be found by comparison.
+                state.hinted = state.hinted.filter(|hint| *hint > head.entry && hint.ms != u64::MAX);
+                state.push(frame);
+                settle(&mut state, true);
+            }
+            Page::Events { events, through, last } => {
+                let mut whole = true;
+                for (entry, frame) in events {
+                    if let Some(frame) = frame {
+                        if !state.has_room() {
+                            whole = false;
+                            break;
+                        }
+                        state.push(frame);
+                        count += 1;
+                    }
+                    state.place = entry;
+                }
+                if whole {
+                    state.place = state.place.max(through);
+                }
+                let at_end = whole && state.place >= last;
+                settle(&mut state, at_end);
+            }
+        }
+        count
+    }
+
+    /// Ends it with last words.
+    pub(super) fn end(&self, ending: Ending) {
+        let words = match ending {
+            Ending::Life | Ending::Drain => Some(frames::farewell(EventType::Goodbye)),
+            Ending::Expired => Some(frames::farewell(EventType::TokenExpired)),
+            Ending::Stalled => None,
+        };
+        self.state().end(ending, words.filter(|_| !self.is_watch));
+    }
+
+    /// Says something to a reader who has taken everything.
+    pub(super) fn remark(&self, words: &'static [u8]) {
+        let mut state = self.state();
+        if !self.is_watch && state.mode != Mode::Ended && state.queue.is_empty() {
+            state.push(Bytes::from_static(words));
+            state.wake();
+        }
+    }
+
+    /// Looks after it: ends what must end, cuts what is stuck, and lets a quiet stream be heard.
+    pub(super) fn tick(&self, now: Instant, pace: &Pace, redis_away: bool) {
+        if self.is_watch {
+            return;
+        }
+        if self.token_ends.is_some_and(|at| at <= now) {
+            self.end(Ending::Expired);
+        } else if self.life_ends.is_some_and(|at| at <= now) {
+            self.end(Ending::Life);
+        }
+        let mut state = self.state();
+        let stalled = !state.queue.is_empty() && now.saturating_duration_since(state.taken_at) > pace.stall;
+        let beat_due = now.saturating_duration_since(state.queued_at) + pace.tick >= pace.heartbeat;
+        if stalled {
+            state.end(Ending::Stalled, None);
+            state.queue = VecDeque::new();
+            drop(state);
+            return self.cut();
+        }
+        if !beat_due {
+            return;
+        }
+        if self.socket.as_ref().is_some_and(|socket| socket.is_dead(pace.silence)) {
+            state.end(Ending::Stalled, None);
+            drop(state);
+            return self.cut();
+        }
+        if state.mode == Mode::Ended || !state.queue.is_empty() {
+            return;
+        }
+        state.beats = state.beats.wrapping_add(1);
+        let place = (state.beats.is_multiple_of(BEATS_A_PLACE) && !state.epoch.is_empty()).then(|| frames::place(&state.position()));
+        let words = if state.waits_for_store {
+            frames::STORE_AWAY
+        } else if redis_away {
+            frames::REDIS_AWAY
+        } else {
+            frames::HEARTBEAT
+        };
+        state.push(Bytes::from_static(words));
+        place.into_iter().for_each(|bytes| state.push(bytes));
+        state.wake();
+    }
+
+    fn cut(&self) {
+        if let Some(socket) = &self.socket {
+            socket.cut();
+        }
+    }
+
+    /// Why it ended, as a label.
+    pub(super) fn ending_label(&self) -> &'static str {
+        self.state().ending.map_or("client", Ending::label)
+    }
+
+    /// For a poll that waits: ready when there is something to read, or when it must not wait any longer.
+    pub(super) fn poll_changed(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if state.mode != Mode::Live {
+            return Poll::Ready(());
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// After a page, or at the beginning: live when nothing is missing that is known of.
+fn settle(state: &mut State, at_end: bool) {
+    let hinted = state.hinted.take();
+    if state.mode == Mode::Reading {
+        state.mode = if at_end && hinted.is_none_or(|hint| hint <= state.place) { Mode::Live } else { Mode::Behind };
+    }
+    state.waits_for_store = false;
+    state.wake();
+}
+
+/// A stream's body. Dropping it, as the HTTP server does when the client goes, closes the stream.
+#[derive(Debug)]
+pub struct StreamBody {
+    pub(super) connection: Arc<Connection>,
+    pub(super) hub: Arc<OpenStreams>,
+}
+
+impl http_body::Body for StreamBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let mut state = self.connection.state();
+        if let Some(bytes) = state.queue.pop_front() {
+            state.queued_bytes -= bytes.len();
+            state.taken_at = Instant::now();
+            if state.queue.is_empty() {
+                // Idle streams hold no buffer.
+                state.queue = VecDeque::new();
+            }
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        match state.mode {
+            Mode::Ended => return Poll::Ready(None),
+            Mode::Behind => {
+                state.mode = Mode::Reading;
+                self.hub.spawn_reader(&self.connection);
+            }
+            Mode::Live | Mode::Reading => {}
+        }
+        if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            state.waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for StreamBody {
+    fn drop(&mut self) {
+        self.hub.close(&self.connection);
+    }
+}
