@@ -8,8 +8,11 @@ use super::Stores;
 use super::read_conversation::{hot, view_of_hot, views_of_cold};
 use crate::domain::conversation::ConversationView;
 use crate::domain::ids::{ConversationId, UserId};
+use crate::domain::position::Position;
 use crate::domain::refusal::Refusal;
-use crate::redis::read_index::{Listed, read_index};
+pub use crate::redis::read_index::Listed;
+use crate::redis::read_index::read_index;
+use crate::redis::read_log::log_head;
 use crate::redis::touch_index::touch_index;
 
 /// Conversations read from Redis at a time for one request.
@@ -24,6 +27,8 @@ pub struct ListPage {
     pub items: Vec<ConversationView>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<Listed>,
+    /// The end of the user's log, read before the list.
+    pub events_head: Position,
 }
 
 /// What is unread.
@@ -33,6 +38,8 @@ pub struct UnreadTotals {
     pub total: u64,
     /// Conversations with any.
     pub conversations: u64,
+    /// Whether some conversation has more than is counted.
+    pub more: bool,
 }
 
 /// Reads a page; `filter` keeps conversations whose title or peer holds it, whatever the case.
@@ -47,6 +54,8 @@ pub async fn list_conversations(
     filter: Option<&str>,
 ) -> Result<ListPage, Refusal> {
     let filter = filter.map(str::to_lowercase);
+    // Read first: what is not in the list is then certain to come after this place.
+    let events_head = log_head(&stores.link, &stores.keys, user).await?;
     let mut after = after;
     let mut items = Vec::new();
     loop {
@@ -61,12 +70,12 @@ pub async fn list_conversations(
             {
                 items.push(view.clone());
                 if items.len() == limit {
-                    return Ok(ListPage { items, next: after });
+                    return Ok(ListPage { items, next: after, events_head });
                 }
             }
         }
         if at_end {
-            return Ok(ListPage { items, next: None });
+            return Ok(ListPage { items, next: None, events_head });
         }
     }
 }
@@ -83,6 +92,7 @@ pub async fn count_unread(stores: &Stores, user: &UserId) -> Result<UnreadTotals
         for view in views(stores, user, &listed).await?.values() {
             totals.total += view.unread.count;
             totals.conversations += u64::from(view.unread.count > 0);
+            totals.more |= view.unread.more;
         }
         if (listed.len() as u64) < CHUNK {
             return Ok(totals);
@@ -103,10 +113,11 @@ async fn read_list(stores: &Stores, user: &UserId, after: Option<&Listed>, limit
 }
 
 async fn views(stores: &Stores, user: &UserId, listed: &[Listed]) -> Result<HashMap<ConversationId, ConversationView>, Refusal> {
-    let reads = stream::iter(listed.iter().map(|entry| async {
-        let hot = hot(stores, user, &entry.conversation).await?;
-        Ok::<_, Refusal>((entry.conversation.clone(), hot))
-    }));
+    let ids: Vec<ConversationId> = listed.iter().map(|entry| entry.conversation.clone()).collect();
+    let reads = stream::iter(ids).map(|id| async move {
+        let hot = hot(stores, user, &id).await?;
+        Ok::<_, Refusal>((id, hot))
+    });
     let read: Vec<_> = reads.buffered(READS_AT_ONCE).try_collect().await?;
     let mut views = HashMap::with_capacity(read.len());
     let mut cold = Vec::new();

@@ -50,3 +50,21 @@ async fn read(stores: &Stores, user: &UserId, id: &ConversationId) -> Result<Opt
     }
     Err(Refusal::Unavailable("the live store is changing"))
 }
+
+/// Reads one member, for a caller who is one.
+///
+/// # Errors
+/// [`Refusal::NotFound`] when either is no member.
+pub async fn read_member(stores: &Stores, caller: &UserId, id: &ConversationId, user: &UserId) -> Result<Member, Refusal> {
+    let find = |members: Vec<Member>| {
+        let allowed = members.iter().any(|m| &m.user == caller);
+        members.into_iter().find(|m| allowed && &m.user == user).ok_or(Refusal::NotFound)
+    };
+    match read(stores, caller, id).await? {
+        Some(members) => find(members),
+        None => {
+            stores.archive.membership(id, caller).await?.ok_or(Refusal::NotFound)?;
+            Ok(stores.archive.membership(id, user).await?.ok_or(Refusal::NotFound)?.1)
+        }
+    }
+}

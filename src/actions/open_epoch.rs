@@ -33,6 +33,9 @@ pub async fn open_shard(stores: &Stores, shard: ShardId) -> Result<u64, Refusal>
             Refusal::Unavailable("the archive cannot be reached")
         })?;
         if open_epoch(&stores.link, shard, grant.epoch).await? {
+            if grant.fresh {
+                crate::metrics::EPOCHS_OPENED.add(&[], 1);
+            }
             tracing::info!(shard = shard.0, epoch = grant.epoch, "shard epoch opened");
             return Ok(grant.epoch);
         }

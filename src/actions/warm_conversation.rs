@@ -4,6 +4,7 @@ use super::Stores;
 use super::open_epoch::open_shard;
 use crate::domain::ids::{ConversationId, Seq, UserId};
 use crate::domain::refusal::Refusal;
+use crate::metrics;
 use crate::postgres::LeaseGrant;
 use crate::redis::install_conversation::{ArchivedWhole, Installation, Installed, install_conversation};
 use crate::redis::open_conversation::{Opened, open_conversation};
@@ -36,7 +37,10 @@ pub async fn warm_conversation(stores: &Stores, id: &ConversationId, make: bool)
             return Ok(Warmth::Unknown);
         }
         let lease = match stores.archive.take_lease(id, shard, epoch, stores.settings.lease_block).await? {
-            LeaseGrant::Granted(lease) => lease,
+            LeaseGrant::Granted(lease) => {
+                metrics::LEASES.add(&[], 1);
+                lease
+            }
             LeaseGrant::EpochClosed => continue,
         };
         // Read after the lease was taken: taking it may have recorded a void.
@@ -49,7 +53,10 @@ pub async fn warm_conversation(stores: &Stores, id: &ConversationId, make: bool)
         });
         let what = Installation { id: id.clone(), epoch, lease: (lease.from, lease.to), archived };
         match install_conversation(&stores.link, &stores.keys, stores.clock.now(), &what).await? {
-            Installed::Installed => open_installed(stores, id, epoch, lease.from).await?,
+            Installed::Installed => {
+                metrics::CONVERSATIONS_LOADED.add(&[], 1);
+                open_installed(stores, id, epoch, lease.from).await?;
+            }
             Installed::Present => return Ok(Warmth::Warm),
             Installed::StaleEpoch => continue,
         }

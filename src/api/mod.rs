@@ -13,7 +13,10 @@
 //! | a JSON body, whose 422 must wait for a 404 | [`strict_json::DeferredJson`] |
 
 pub mod caller;
+pub mod conversations;
 pub mod layers;
+pub mod members;
+pub mod messages;
 pub mod openapi;
 pub mod paging;
 pub mod path;

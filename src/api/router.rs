@@ -13,13 +13,22 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::respond::{Code, Problem};
-use super::{AppState, layers, openapi};
+use super::{AppState, conversations, layers, members, messages, openapi};
 
 /// All routes, without state and layers.
 fn rows() -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(openapi::frame())
         // Conversations.
+        .routes(routes!(conversations::create_conversation, conversations::get_conversations))
+        .routes(routes!(conversations::get_conversation, conversations::patch_conversation))
+        .routes(routes!(members::get_members))
+        .routes(routes!(members::put_member, members::delete_member))
+        .routes(routes!(conversations::get_unread))
         // Messages.
+        .routes(routes!(messages::send, messages::get_messages))
+        .routes(routes!(messages::get_message))
+        .routes(routes!(messages::get_by_client_id))
+        .routes(routes!(messages::post_read))
         // Events.
         // The contract itself.
         .routes(routes!(openapi::openapi_json))

@@ -173,6 +173,16 @@ pub struct ChangesPage {
     pub voids: Vec<(u64, u64)>,
 }
 
+/// Either shape of answer that the history gives: changes when `since_rev` was asked, else a page.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum MessagesAnswer {
+    /// In ascending rev.
+    Changes(ChangesPage),
+    /// In ascending seq.
+    Page(MessagePage),
+}
+
 /// How far a message has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -1,0 +1,133 @@
+//! Conversations: making, listing, reading, renaming, and what is unread in them.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::AppState;
+use super::paging::Query;
+use super::path::ConversationPath;
+use super::respond::{Problem, json, ok};
+use super::strict_json::{DeferredJson, StrictJson};
+use crate::actions::change_conversation::change_conversation;
+use crate::actions::list_conversations::{Listed, count_unread, list_conversations};
+use crate::actions::make_conversation::{GroupWish, make_group, make_single};
+use crate::actions::read_conversation::view;
+use crate::contract::conversation::{
+    Conversation, ConversationPage, CreateConversation, MutedTotals, NewConversation, PatchConversation, UnreadTotals,
+};
+use crate::domain::change::Command;
+use crate::domain::conversation::parse_title;
+use crate::domain::ids::{ClientKey, ConversationId};
+use crate::domain::refusal::{FieldError, Refusal};
+use crate::identity::Caller;
+
+/// Makes a conversation, or finds the one that was made already.
+#[utoipa::path(post, path = "/v1/conversations", tag = "conversations", request_body = CreateConversation,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated call for a group give the same group")),
+    responses((status = 201, body = Conversation, description = "Made now"), (status = 200, body = Conversation, description = "Was there already"),
+        (status = "default", body = Problem)))]
+pub async fn create_conversation(
+    State(state): State<AppState>,
+    caller: Caller,
+    headers: HeaderMap,
+    StrictJson(body): StrictJson<CreateConversation>,
+) -> Result<Response, Problem> {
+    let made = match body.prove(&caller.user)? {
+        NewConversation::Single { peer } => make_single(&state.stores, &caller.user, &peer).await?,
+        NewConversation::Group { title, members, history } => {
+            let key = idempotency_key(&headers)?.map(|key| key.to_string());
+            make_group(&state.stores, &caller.user, &GroupWish { title, members, history, key }).await?
+        }
+        NewConversation::System { key, .. } => {
+            ConversationId::of_system(&key)?;
+            if !caller.scopes.service {
+                return Err(Refusal::Forbidden("only the service makes system conversations").into());
+            }
+            return Err(FieldError::new("kind", "is not supported yet").into());
+        }
+    };
+    let status = if made.fresh { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(json(status, &Conversation::from(&made.view)))
+}
+
+/// The header `Idempotency-Key`, if there is one.
+///
+/// # Errors
+/// 422 naming the header when it cannot be a key.
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<ClientKey>, Problem> {
+    let fault = |fault: &'static str| FieldError::new("Idempotency-Key", fault);
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(fault("stands twice").into());
+    }
+    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| fault("must be UTF-8"))?;
+    Ok(Some(ClientKey::parse(text).map_err(|f| f.of("Idempotency-Key"))?))
+}
+
+/// The caller's conversations, newest activity first.
+#[utoipa::path(get, path = "/v1/conversations", tag = "conversations",
+    params(("limit" = Option<u64>, Query, description = "1 to 200, 50 when absent"), ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+        ("q" = Option<String>, Query, description = "Only conversations whose title or peer holds this text")),
+    responses((status = 200, body = ConversationPage), (status = "default", body = Problem)))]
+pub async fn get_conversations(State(state): State<AppState>, caller: Caller, mut query: Query) -> Result<Response, Problem> {
+    let limit = usize::try_from(query.limit()?).unwrap_or(1);
+    let after = query.text("cursor").map(|text| read_cursor(&text).ok_or(Refusal::InvalidCursor)).transpose()?;
+    let filter = query.text("q").filter(|q| !q.is_empty());
+    query.finish()?;
+    let page = list_conversations(&state.stores, &caller.user, after, limit, filter.as_deref()).await?;
+    Ok(ok(&ConversationPage {
+        items: page.items.iter().map(Conversation::from).collect(),
+        next_cursor: page.next.map(|next| write_cursor(&next)),
+        events_head: page.events_head.to_string(),
+    }))
+}
+
+fn write_cursor(place: &Listed) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{} {}", place.score, place.conversation))
+}
+
+fn read_cursor(text: &str) -> Option<Listed> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let (score, id) = std::str::from_utf8(&bytes).ok()?.split_once(' ')?;
+    let score = Some(score).filter(|s| s.bytes().all(|b| b.is_ascii_digit()))?.parse().ok()?;
+    Some(Listed { conversation: ConversationId::parse(id)?, score })
+}
+
+/// One conversation.
+#[utoipa::path(get, path = "/v1/conversations/{id}", tag = "conversations", params(("id" = String, Path)),
+    responses((status = 200, body = Conversation), (status = "default", body = Problem)))]
+pub async fn get_conversation(
+    State(state): State<AppState>,
+    caller: Caller,
+    ConversationPath(id): ConversationPath,
+) -> Result<Response, Problem> {
+    Ok(ok(&Conversation::from(&view(&state.stores, &caller.user, &id).await?)))
+}
+
+/// Gives a group another title.
+#[utoipa::path(patch, path = "/v1/conversations/{id}", tag = "conversations", params(("id" = String, Path)), request_body = PatchConversation,
+    responses((status = 200, body = Conversation), (status = "default", body = Problem)))]
+pub async fn patch_conversation(
+    State(state): State<AppState>,
+    caller: Caller,
+    ConversationPath(id): ConversationPath,
+    DeferredJson(body): DeferredJson<PatchConversation>,
+) -> Result<Response, Problem> {
+    let seen = view(&state.stores, &caller.user, &id).await?;
+    let Some(title) = body?.title else { return Ok(ok(&Conversation::from(&seen))) };
+    let title = parse_title(&title)?;
+    change_conversation(&state.stores, &caller.user, &id, &Command::Rename(title)).await?;
+    Ok(ok(&Conversation::from(&view(&state.stores, &caller.user, &id).await?)))
+}
+
+/// Unread messages over all of the caller's conversations.
+#[utoipa::path(get, path = "/v1/unread", tag = "conversations", responses((status = 200, body = UnreadTotals), (status = "default", body = Problem)))]
+pub async fn get_unread(State(state): State<AppState>, caller: Caller, query: Query) -> Result<Response, Problem> {
+    query.finish()?;
+    let totals = count_unread(&state.stores, &caller.user).await?;
+    Ok(ok(&UnreadTotals { total: totals.total, conversations: totals.conversations, more: totals.more, muted: MutedTotals::default() }))
+}

@@ -1,0 +1,90 @@
+//! Members of a conversation: who they are, bringing in, leaving, removing.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::AppState;
+use super::paging::Query;
+use super::path::{ConversationPath, UserPath};
+use super::respond::{Problem, json, ok};
+use crate::actions::change_conversation::{Changed, change_conversation};
+use crate::actions::list_members::{list_members, read_member};
+use crate::actions::read_conversation::view;
+use crate::contract::conversation::{Member, MemberPage};
+use crate::domain::change::Command;
+use crate::domain::ids::UserId;
+use crate::domain::refusal::Refusal;
+use crate::identity::Caller;
+
+/// The members, ordered by user id.
+#[utoipa::path(get, path = "/v1/conversations/{id}/members", tag = "members",
+    params(("id" = String, Path), ("limit" = Option<u64>, Query, description = "1 to 200, 50 when absent"), ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before")),
+    responses((status = 200, body = MemberPage), (status = "default", body = Problem)))]
+pub async fn get_members(
+    State(state): State<AppState>,
+    caller: Caller,
+    ConversationPath(id): ConversationPath,
+    mut query: Query,
+) -> Result<Response, Problem> {
+    let limit = usize::try_from(query.limit()?).unwrap_or(1);
+    let after = query.text("cursor").map(|text| read_cursor(&text).ok_or(Refusal::InvalidCursor)).transpose()?;
+    query.finish()?;
+    let (members, more) = list_members(&state.stores, &caller.user, &id, after.as_ref(), limit).await?;
+    let next_cursor = members.last().filter(|_| more).map(|m| URL_SAFE_NO_PAD.encode(m.user.as_str()));
+    Ok(ok(&MemberPage { items: members.iter().map(Member::from).collect(), next_cursor }))
+}
+
+fn read_cursor(text: &str) -> Option<UserId> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    UserId::parse(std::str::from_utf8(&bytes).ok()?).ok()
+}
+
+/// Brings a user in. Repeated, it changes nothing.
+#[utoipa::path(put, path = "/v1/conversations/{id}/members/{user_id}", tag = "members", params(("id" = String, Path), ("user_id" = String, Path)),
+    responses((status = 201, body = Member, description = "Joined now"), (status = 200, body = Member, description = "Was a member already"), (status = "default", body = Problem)))]
+pub async fn put_member(
+    State(state): State<AppState>,
+    caller: Caller,
+    ConversationPath(id): ConversationPath,
+    UserPath(user): UserPath,
+) -> Result<Response, Problem> {
+    let user = proven(&state, &caller, &id, user).await?;
+    let status = match change_conversation(&state.stores, &caller.user, &id, &Command::Invite(user.clone())).await? {
+        Changed::Yes => StatusCode::CREATED,
+        Changed::No => StatusCode::OK,
+    };
+    Ok(json(status, &Member::from(&read_member(&state.stores, &caller.user, &id, &user).await?)))
+}
+
+/// Removes a user; oneself leaves.
+#[utoipa::path(delete, path = "/v1/conversations/{id}/members/{user_id}", tag = "members", params(("id" = String, Path), ("user_id" = String, Path)),
+    responses((status = 204, description = "Gone"), (status = "default", body = Problem)))]
+pub async fn delete_member(
+    State(state): State<AppState>,
+    caller: Caller,
+    ConversationPath(id): ConversationPath,
+    UserPath(user): UserPath,
+) -> Result<Response, Problem> {
+    let user = proven(&state, &caller, &id, user).await?;
+    change_conversation(&state.stores, &caller.user, &id, &Command::Remove(user)).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// The user in the path; what is wrong with it is told to members only.
+async fn proven(
+    state: &AppState,
+    caller: &Caller,
+    id: &crate::domain::ids::ConversationId,
+    user: Result<UserId, crate::domain::refusal::FieldError>,
+) -> Result<UserId, Problem> {
+    match user {
+        Ok(user) => Ok(user),
+        Err(error) => {
+            view(&state.stores, &caller.user, id).await?;
+            Err(error.into())
+        }
+    }
+}
