@@ -3,7 +3,7 @@
 -- KEYS: 1 shard info (hash), 2 warm (sorted set), 3 head (hash).
 -- ARGV: 1 conversation, 2 token of whoever closes, 3 now (ms), 4 last use after which it counts as used (ms), 5 closing begun after which
 --       another one still works on it (ms).
--- RETURNS: closed (lease epoch, head, rev, made, shard epoch, shard n, '1' if another one had begun) | used | opening | busy | absent |
+-- RETURNS: closed (lease epoch, head, rev, made, shard epoch, shard n, '1' if it was closing before) | used | opening | busy | absent |
 --          stale_epoch.
 -- WHY: a message that comes between the look at a conversation and the end of its lease would get a number that is given out again.
 local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid', 'n')
@@ -28,4 +28,4 @@ else
   end
 end
 redis.call('HSET', KEYS[3], 'state', 'closed', 'closing', ARGV[2], 'closing_at', ARGV[3])
-return {'closed', c[1], c[2], c[3], c[4], shard[1], shard[3], (c[7] and c[7] ~= ARGV[2]) and '1' or '0'}
+return {'closed', c[1], c[2], c[3], c[4], shard[1], shard[3], c[7] and '1' or '0'}

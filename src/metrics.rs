@@ -269,6 +269,12 @@ table! {
     histogram ARCHIVE_BATCH_ROWS = "seqline_archive_batch_rows" {} BATCH;
     /// Seconds of one archive transaction
     histogram ARCHIVE_BATCH_SECONDS = "seqline_archive_batch_seconds" {} FAST;
+    /// Entries set aside because Postgres refuses them or another message stands in their place, over owned shards; any needs a look
+    gauge ASIDE_ENTRIES = "seqline_aside_entries" {};
+    /// Outbox entries that somebody removed before they were archived; any is an alarm
+    counter OUTBOX_ENTRIES_LOST = "seqline_outbox_entries_lost_total" {};
+    /// Partitions of users that dispatch could not reach and delivers to apart from the others, over owned shards
+    gauge PARTITIONS_LAGGING = "seqline_partitions_lagging" {};
     /// Rounds of a worker that failed, by worker
     counter WORKER_ERRORS = "seqline_worker_errors_total" {worker};
 

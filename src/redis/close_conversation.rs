@@ -25,7 +25,7 @@ pub struct Closed {
     pub made: bool,
     /// Every entry of the conversation stands at or before this place of the outbox.
     pub last: OutboxId,
-    /// Another one had begun and not finished: its lease may have ended already, so it must never be opened again.
+    /// It was closing before, by whomever: its lease may have ended already, so it must never be opened again.
     pub taken_over: bool,
 }
 
@@ -49,7 +49,7 @@ pub enum Closing {
 /// Whose closing it is, and what counts as idle.
 #[derive(Clone, Copy, Debug)]
 pub struct CloseRequest<'a> {
-    /// A word that names this attempt and no other.
+    /// The name of whoever closes; one name closes one conversation once at a time.
     pub token: &'a str,
     /// Now.
     pub now: Millis,

@@ -1,0 +1,68 @@
+//! What an outbox entry becomes in the archive.
+
+use crate::domain::conversation::History;
+use crate::domain::ids::{ShardId, UserId};
+use crate::domain::membership::Role;
+use crate::postgres::{ArchiveBatch, ConversationFacts, ConversationRow, MemberRow, ReadRow};
+use crate::redis::outbox::OutboxEntry;
+use crate::redis::stored_form::{StoredConversation, Unreadable, parse_message_json};
+
+/// Rows of one entry. Rows that say the same of one thing may come from many entries: the archive keeps the newest.
+///
+/// # Errors
+/// When something in the entry cannot be read; then it has no rows at all.
+pub fn rows_of(shard: ShardId, entry: &OutboxEntry) -> Result<ArchiveBatch, Unreadable> {
+    let conversation = &entry.conversation;
+    let mut rows = ArchiveBatch::default();
+    let seq = entry.message.as_ref().map(|(seq, _)| *seq);
+    if let Some((seq, json)) = &entry.message {
+        rows.messages.push(parse_message_json(conversation, *seq, entry.rev, json)?);
+    }
+    for member in entry.change.members.iter().map(|m| m.resolved(entry.rev, seq)) {
+        rows.members.push(MemberRow {
+            conv: conversation.clone(),
+            user: user(&member.u)?,
+            role: Role::parse(&member.role).ok_or(Unreadable("member role"))?,
+            joined_at: member.at,
+            joined_seq: member.seq,
+            joined_rev: member.rev,
+            left_rev: member.left,
+            rev: entry.rev,
+        });
+        // Who joins has read up to the head; a mark is only ever raised, so coming back later does no harm to it.
+        if member.left.is_none() && member.rev == entry.rev && member.seq > 0 {
+            rows.reads.push(ReadRow { conv: conversation.clone(), user: user(&member.u)?, seq: member.seq, at: member.at });
+        }
+    }
+    if let Some((reader, seq, at)) = &entry.change.read {
+        rows.reads.push(ReadRow { conv: conversation.clone(), user: user(reader)?, seq: *seq, at: *at });
+    }
+    let facts = entry.change.conversation.as_ref().map(facts_of).transpose()?;
+    // Reading is no activity of the conversation.
+    let only_read = entry.change.read.is_some() && seq.is_none() && facts.is_none() && rows.members.is_empty();
+    rows.conversations.push(ConversationRow {
+        id: conversation.clone(),
+        shard,
+        facts,
+        head_seq: seq.unwrap_or(0),
+        rev: entry.rev,
+        updated_at: if only_read { 0 } else { entry.at },
+    });
+    Ok(rows)
+}
+
+fn facts_of(stored: &StoredConversation) -> Result<ConversationFacts, Unreadable> {
+    let pair = stored.pair.as_ref().map(|(low, high)| Ok((user(low)?, user(high)?))).transpose()?;
+    Ok(ConversationFacts {
+        title: stored.title.clone(),
+        owner: stored.owner.as_deref().map(user).transpose()?,
+        pair,
+        history: History::parse(&stored.history).ok_or(Unreadable("history"))?,
+        created_at: stored.at,
+        dissolved: stored.dissolved,
+    })
+}
+
+fn user(text: &str) -> Result<UserId, Unreadable> {
+    UserId::parse(text).map_err(|_| Unreadable("user id"))
+}
