@@ -1,4 +1,4 @@
-//! seqline: private chat for an application's own users.
+#![doc = include_str!("ARCHITECTURE.md")]
 pub mod actions;
 pub mod api;
 pub mod clock;

@@ -51,7 +51,7 @@ pub struct SendRequest {
 }
 
 /// A message that stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SendOutcome {
     /// As it is now.
     pub message: Message,

@@ -5,5 +5,6 @@ mod embedded;
 mod faulty_gateway;
 mod harness;
 mod load_verdict;
+mod numbering;
 mod redis_link;
 mod redis_link_faults;
