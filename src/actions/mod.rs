@@ -1,8 +1,8 @@
 //! What the product does, one file per verb: knows stores and domain; no HTTP, no Redis commands, no SQL.
 
-pub mod change_conversation;
 pub mod archive_outbox;
 pub mod archive_rows;
+pub mod change_conversation;
 pub mod clear_obstacle;
 pub mod find_message;
 pub mod list_conversations;

@@ -28,7 +28,7 @@ pub async fn open_shard(stores: &Stores, shard: ShardId) -> Result<u64, Refusal>
             continue;
         }
         stores.archive.mark_epoch_installed(shard, grant.epoch).await?;
-        crate::workers::archive_messages::drain_shard(stores, shard).await.map_err(|error| {
+        super::archive_outbox::drain_shard(stores, shard).await.map_err(|error| {
             tracing::warn!(shard = shard.0, error = %error, "what the shard held of earlier epochs is not archived yet");
             Refusal::Unavailable("the archive cannot be reached")
         })?;

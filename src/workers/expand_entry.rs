@@ -48,13 +48,18 @@ pub fn expand_entry(entry: &OutboxEntry, members: &[UserId]) -> Vec<Delivery> {
 }
 
 fn pointer(entry: &OutboxEntry, kind: EventType, event: &StoredEvent) -> Pointer {
+    let mut data = event.d.clone();
+    // Only the script knew the number of the timeline message that goes with the event; who is removed learns it from here alone.
+    if let (Some(serde_json::Value::Object(facts)), Some((seq, _))) = (&mut data, &entry.message) {
+        facts.insert("seq".to_owned(), (*seq).into());
+    }
     Pointer {
         kind,
         conversation: entry.conversation.clone(),
         rev: entry.rev,
         seq: entry.message.as_ref().map_or(0, |(seq, _)| *seq),
         at: entry.at,
-        data: event.d.as_ref().map(ToString::to_string),
+        data: data.map(|d| d.to_string()),
     }
 }
 
