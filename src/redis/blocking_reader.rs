@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::link::{LinkError, StreamEntry};
+use super::link::{LinkError, StreamEntry, counted};
 use super::node::{Connection, Fault, Purpose};
 use super::reply::Reply;
 use super::routing::{REDIRECTS_MAX, Routing, slot_of};
@@ -39,6 +39,10 @@ impl BlockingReader {
     /// # Errors
     /// See [`LinkError`]; the next read starts afresh.
     pub async fn read(&mut self, key: &str, after: &str, count: u64, block_ms: u64) -> Result<Vec<StreamEntry>, LinkError> {
+        counted(self.read_once(key, after, count, block_ms).await)
+    }
+
+    async fn read_once(&mut self, key: &str, after: &str, count: u64, block_ms: u64) -> Result<Vec<StreamEntry>, LinkError> {
         let slot = slot_of(key);
         let mut last = Fault::Unsent("no node has the slot".to_owned());
         for _ in 0..REDIRECTS_MAX {

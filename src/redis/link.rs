@@ -17,6 +17,7 @@ use super::replicas;
 pub use super::reply::Reply;
 use super::routing::{REDIRECTS_MAX, Routing, slot_of};
 use super::stored_form::Unreadable;
+use crate::metrics;
 
 /// Why a call to Redis failed. Only [`LinkError::NotSent`] promises that nothing was executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +39,29 @@ pub enum LinkError {
     Refused(String),
 }
 
-/// A Lua script: its name, its text, and the SHA-1 of the text in hex.
+impl LinkError {
+    /// Its kind in one word, as metrics name it.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NotSent(_) => "not_sent",
+            Self::NoAnswer(_) => "no_answer",
+            Self::OutOfMemory => "out_of_memory",
+            Self::NotServing(_) => "not_serving",
+            Self::Refused(_) => "refused",
+        }
+    }
+}
+
+/// Counts a failed call.
+pub(super) fn counted<T>(outcome: Result<T, LinkError>) -> Result<T, LinkError> {
+    if let Err(error) = &outcome {
+        metrics::REDIS_ERRORS.add(&[error.kind()], 1);
+    }
+    outcome
+}
+
+/// A Lua script: its name and its text.
 #[derive(Debug)]
 pub struct Script {
     /// File name without `.lua`.
@@ -127,7 +150,8 @@ impl Link {
         line.push(Bytes::from(keys.len().to_string()));
         line.extend(keys.into_iter().map(Bytes::from));
         line.extend(args);
-        match self.routing.call(slot, "EVALSHA", &line).await {
+        let begun = Instant::now();
+        let outcome = match self.routing.call(slot, "EVALSHA", &line).await {
             Err(LinkError::Refused(text)) if text.starts_with("NOSCRIPT") => {
                 // Nothing was executed. The whole text is sent once, and the server keeps it.
                 if let Some(first) = line.first_mut() {
@@ -136,15 +160,18 @@ impl Link {
                 self.routing.call(slot, "EVAL", &line).await
             }
             outcome => outcome,
-        }
+        };
+        metrics::SCRIPT_SECONDS.record(&[script.name], begun.elapsed().as_secs_f64());
+        counted(outcome)
     }
 
-    /// Runs one plain command on the node that holds `key`; `args` are all its arguments, the key included.
+    /// Runs one plain command on the node that holds `key`; `args` are all its arguments, the key included. The server answers in
+    /// RESP3: maps (`HGETALL`) come flat and in no order, and scores (`WITHSCORES`) come in a list of their own with each member.
     ///
     /// # Errors
     /// See [`LinkError`].
     pub async fn command(&self, name: &'static str, key: &str, args: Vec<Bytes>) -> Result<Reply, LinkError> {
-        self.routing.call(slot_of(key), name, &args).await
+        counted(self.routing.call(slot_of(key), name, &args).await)
     }
 
     /// A reader with a connection of its own for blocking reads of streams; it connects at its first read.
@@ -174,12 +201,13 @@ impl Link {
                     last = LinkError::NotSent(format!("slot {slot} was redirected too often"));
                 }
                 Err(fault) => {
-                    self.routing.failed(&node);
-                    return Err(fault.into());
+                    let error = LinkError::from(fault);
+                    self.routing.failed(&node, &error);
+                    return counted(Err(error));
                 }
             }
         }
-        Err(last)
+        counted(Err(last))
     }
 
     /// `INFO <section>` of every node (masters): (node address, text).
@@ -225,11 +253,12 @@ impl Link {
         let replies = join_all(nodes.iter().map(|node| async {
             let begun = Instant::now();
             let outcome = node.send(name, args, EACH_CONNECT_WAIT).await;
-            if matches!(outcome, Err(Fault::Unsent(_) | Fault::Link(LinkError::NoAnswer(_)))) {
-                self.routing.failed(node);
+            let outcome = outcome.map_err(LinkError::from);
+            if let Err(error @ (LinkError::NotSent(_) | LinkError::NoAnswer(_))) = &outcome {
+                self.routing.failed(node, error);
             }
             let wait_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-            (node.address.clone(), wait_ms, outcome.map_err(LinkError::from))
+            (node.address.clone(), wait_ms, outcome)
         }));
         replies.await
     }

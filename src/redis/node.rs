@@ -29,6 +29,7 @@ use super::link::LinkError;
 use super::link_url::{Kind, LinkUrl, host_and_port};
 use super::replicas::WaitQueue;
 use super::reply::Reply;
+use crate::metrics;
 
 /// Milliseconds between attempts to connect (a jitter of up to as much is added).
 const RECONNECT_MS: u32 = 100;
@@ -42,6 +43,8 @@ const CHANNEL_MAX: usize = 10_000;
 const IN_FLIGHT_MAX: usize = 4_096;
 /// How long a call waits for its turn when as many are in flight.
 const TURN_MS_MAX: u64 = 100;
+/// How long the client's word about a connection is waited for before it is looked for.
+const SECOND_LOOK: Duration = Duration::from_millis(50);
 /// How long calls may go unanswered, one after another, before the connection is given up.
 const SILENT_MS_MAX: u64 = 2_000;
 
@@ -180,10 +183,13 @@ impl Connection {
     pub(super) async fn ready(&self, wait: Duration) -> bool {
         let deadline = Instant::now() + wait;
         while !self.client.is_connected() {
-            if self.dead() || Instant::now() >= deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if self.dead() || left.is_zero() {
                 return false;
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            // The client tells of it, unless it connected between the look and the question: hence the second look.
+            let _ = tokio::time::timeout(left.min(SECOND_LOOK), self.client.wait_for_connect()).await;
+            tokio::task::yield_now().await;
         }
         true
     }
@@ -271,11 +277,14 @@ impl Node {
 
     /// Sends a command once, when there is a connection and a turn for it.
     pub(super) async fn send(&self, name: &'static str, args: &[Bytes], connect_wait: Duration) -> Result<Reply, Fault> {
+        let begun = Instant::now();
         let turn = tokio::time::timeout(Duration::from_millis(TURN_MS_MAX), self.room.acquire());
         let Ok(Ok(_turn)) = turn.await else {
             return Err(Fault::Link(LinkError::NotSent(format!("{IN_FLIGHT_MAX} calls in flight to {}", self.address))));
         };
-        if !self.calls.ready(connect_wait).await {
+        let ready = self.calls.ready(connect_wait).await;
+        metrics::REDIS_WAIT_SECONDS.record(&[], begun.elapsed().as_secs_f64());
+        if !ready {
             return Err(Fault::Unsent(format!("no connection to {}", self.address)));
         }
         let outcome = self.calls.send(name, args).await;
@@ -306,6 +315,13 @@ impl Node {
         } else if !matches!(outcome, Err(Fault::Unsent(_) | Fault::Link(LinkError::NotSent(_)))) {
             self.silent_since.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Whether behind Sentinels the server has become a replica while the connection stood: then they are asked again, but not at once
+    /// after they were asked, for a new master may take a moment to take writes.
+    pub(super) fn deposed(&self, error: &LinkError) -> bool {
+        let sentinel = matches!(self.way.url().kind, Kind::Sentinel { .. });
+        sentinel && self.age_ms() >= CONNECT_MS_MAX && matches!(error, LinkError::NotServing(text) if text.starts_with("READONLY"))
     }
 
     /// Whether the connection should be made anew: the client has ended, or the server has been silent too long on a connection that

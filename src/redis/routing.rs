@@ -137,16 +137,17 @@ impl Routing {
                     last = LinkError::NotSent(format!("slot {slot} was redirected too often"));
                 }
                 Err(fault @ (Fault::TryAgain(_) | Fault::Unsent(_))) => {
-                    if matches!(fault, Fault::Unsent(_)) {
-                        self.failed(&node);
-                    }
+                    let unsent = matches!(fault, Fault::Unsent(_));
                     last = fault.into();
+                    if unsent {
+                        self.failed(&node, &last);
+                    }
                     tokio::time::sleep(SEARCH_PAUSE).await;
                 }
                 Err(fault) => {
                     let error = LinkError::from(fault);
                     if matches!(error, LinkError::NoAnswer(_) | LinkError::NotServing(_)) {
-                        self.failed(&node);
+                        self.failed(&node, &error);
                     }
                     return Err(error);
                 }
@@ -158,8 +159,8 @@ impl Routing {
     }
 
     /// Does what a fault of a node calls for: its connection is made anew when it is worn, and the map is asked for.
-    pub(super) fn failed(self: &Arc<Self>, node: &Arc<Node>) {
-        if node.worn() {
+    pub(super) fn failed(self: &Arc<Self>, node: &Arc<Node>, error: &LinkError) {
+        if node.worn() || node.deposed(error) {
             let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
             let topology = self.topology.load();
             let current = topology.node_at(&node.address).is_some_and(|current| Arc::ptr_eq(current, node));
@@ -251,7 +252,7 @@ impl Routing {
             return Err(LinkError::NotServing(format!("CLUSTERDOWN {asked} knows of no slots")));
         }
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = self.topology.load().from_ranges(&self.way, &ranges)?;
+        let next = self.topology.load().replaced_by(&self.way, &ranges)?;
         self.topology.store(Arc::new(next));
         Ok(())
     }

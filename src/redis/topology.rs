@@ -59,7 +59,7 @@ impl Topology {
 
     /// A new map from what a server said. Nodes that it names keep their connections, others get some, and those no longer named lose
     /// theirs as soon as their last call has ended.
-    pub(super) fn from_ranges(&self, way: &Arc<Way>, ranges: &[SlotRange]) -> Result<Self, LinkError> {
+    pub(super) fn replaced_by(&self, way: &Arc<Way>, ranges: &[SlotRange]) -> Result<Self, LinkError> {
         let mut next = Self::empty();
         for range in ranges {
             let index = next.index_of(self, way, &range.address)?;

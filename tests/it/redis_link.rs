@@ -219,3 +219,37 @@ async fn a_wait_names_the_replicas_that_confirmed() {
     replica.process().signal("CONT");
     assert_eq!(link.wait_replicas("a:{1}", 5_000).await.unwrap().confirmed, 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_end_with_who_opened_them() {
+    let folder = TempFolder::new("link").unwrap();
+    let (server, link) = single(&folder).await;
+    let connected = async || {
+        let list = server.wire().await.unwrap().command(&["CLIENT", "LIST", "TYPE", "normal"]).await.unwrap();
+        // The one that asks is among them.
+        list.text().unwrap().lines().count() - 1
+    };
+    assert_eq!(connected().await, 1);
+    let mut readers = Vec::new();
+    for n in 0..10 {
+        let mut reader = link.blocking_reader().await.unwrap();
+        assert_eq!(reader.read(&format!("s:{{{n}}}"), "0-0", 1, 1).await, Ok(vec![]));
+        readers.push(reader);
+    }
+    assert_eq!(connected().await, 11);
+    // One read is given up half-way, one reader while it reads, the others at rest.
+    let mut first = readers.remove(0);
+    assert!(tokio::time::timeout(Duration::from_millis(50), first.read("s:{0}", "0-0", 1, 60_000)).await.is_err());
+    let mut second = readers.remove(0);
+    let reading = tokio::spawn(async move { second.read("s:{1}", "0-0", 1, 60_000).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    reading.abort();
+    drop(readers);
+    drop(first);
+    drop(link);
+    let begun = Instant::now();
+    while connected().await > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(5), "{} left", connected().await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
