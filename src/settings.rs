@@ -1,9 +1,18 @@
-//! Every setting, typed, documented once; `--help` and the README's table are made from here.
+//! Every setting, typed, documented once; `--help` and the README's table are made from here. What is wrong is refused at the start,
+//! by name: see [`check`].
+
+use std::fmt;
 
 use clap::Args;
 
+pub mod check;
+pub mod table;
+
+pub use check::{Role, SettingFault};
+
 /// Settings of a gateway and of a worker, from flags or the environment (a flag wins).
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Settings")]
 pub struct Settings {
     /// Address of the API
     #[arg(long, env = "SEQLINE_LISTEN", default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
@@ -11,11 +20,11 @@ pub struct Settings {
     /// Address of health, readiness and metrics; keep it off the public network
     #[arg(long, env = "SEQLINE_ADMIN_LISTEN", default_value = "127.0.0.1:9090", value_name = "HOST:PORT")]
     pub admin_listen: std::net::SocketAddr,
-    /// Redis: redis://, redis-sentinel://, redis-cluster://, or the same with rediss for TLS
-    #[arg(long, env = "SEQLINE_REDIS_URL", value_name = "URL", hide_env_values = true)]
+    /// Redis (required): redis://, redis-sentinel://, redis-cluster://, or the same with rediss for TLS
+    #[arg(long, env = "SEQLINE_REDIS_URL", value_name = "URL", default_value = "", hide_default_value = true, hide_env_values = true)]
     pub redis_url: String,
-    /// Postgres
-    #[arg(long, env = "SEQLINE_DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    /// Postgres (required), e.g. postgres://user:password@host/database
+    #[arg(long, env = "SEQLINE_DATABASE_URL", value_name = "URL", default_value = "", hide_default_value = true, hide_env_values = true)]
     pub database_url: String,
     /// Connections to Postgres that one process may hold
     #[arg(long, env = "SEQLINE_DATABASE_CONNECTIONS", default_value_t = 10, value_name = "N")]
@@ -104,4 +113,29 @@ pub struct Settings {
     /// Log filter, e.g. info or seqline=debug,warn
     #[arg(long, env = "SEQLINE_LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,
+}
+
+impl fmt::Debug for Settings {
+    /// Secrets and passwords stay out: what is debugged ends up in a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("listen", &self.listen)
+            .field("admin_listen", &self.admin_listen)
+            .field("redis_url", &shown_url(&self.redis_url))
+            .field("database_url", &shown_url(&self.database_url))
+            .field("jwt_hs256_secrets", &self.jwt_hs256_secrets.len())
+            .field("shards", &self.shards)
+            .field("partitions", &self.partitions)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A URL without user, password and query, fit for logs.
+#[must_use]
+pub fn shown_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return "(not a URL)".to_owned() };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    // The last '@': a password may hold one.
+    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+    format!("{scheme}://{place}")
 }

@@ -5,6 +5,7 @@
 pub mod caller;
 pub mod key_source;
 pub mod keyring;
+pub mod mint;
 pub mod token;
 
 pub use caller::{Caller, LEEWAY_MS, Scopes};

@@ -10,6 +10,7 @@ pub mod epochs;
 pub mod error;
 pub mod leases;
 pub mod messages;
+pub mod server_facts;
 pub mod views;
 mod write_facts;
 mod write_messages;
