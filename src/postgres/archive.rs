@@ -25,7 +25,7 @@ use super::{write_facts, write_messages};
 use crate::domain::conversation::History;
 use crate::domain::ids::{ConversationId, Millis, Rev, Seq, ShardId, UserId};
 use crate::domain::membership::Role;
-use crate::domain::message::{Message, MessageKind};
+use crate::domain::message::Message;
 
 /// Where a part of a batch was read: the epoch and the live `master_replid` of the server then.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -295,7 +295,8 @@ impl Reduced {
                 || outcome.key_conflicts.iter().any(|c| c.ours == message.id && c.seq == message.seq)
         };
         for message in &self.messages {
-            if message.kind != MessageKind::System && !lost(message) {
+            // Who sends has read up to there; the timeline has no key and is nobody's sending.
+            if message.client_id.is_some() && !lost(message) {
                 raise(&mut marks, message.conversation.clone(), message.sender.clone(), message.seq, message.created_at);
             }
         }
