@@ -4,6 +4,7 @@
 mod embedded;
 mod faulty_gateway;
 mod harness;
+mod house_rules;
 mod load_verdict;
 mod numbering;
 mod postgres_archive;
