@@ -1,6 +1,8 @@
 //! Tests of the whole: servers, gateways and workers for real. One line for each file, in the order of the alphabet.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
+mod dashboards;
+mod deploy;
 mod embedded;
 mod faulty_gateway;
 mod harness;
