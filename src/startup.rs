@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::actions::Stores;
 use crate::api::{self, AppState};
 use crate::clock::Clock;
+use crate::delivery::OpenStreams;
 use crate::identity::Keyring;
 use crate::identity::key_source::KeySource;
 use crate::identity::keyring::KeyError;
@@ -127,7 +128,9 @@ async fn start(settings: Settings, with_worker: bool) -> Result<Running, StartEr
     let settings = prove(settings, Role::Gateway)?;
     let recorder = metrics::install();
     let (keyring, source) = keyring(&settings).await?;
-    let api_listener = listen("SEQLINE_LISTEN", settings.listen)?;
+    let name = "SEQLINE_LISTEN";
+    let api_listener =
+        api::listener::bind(settings.listen).map_err(|error| StartError::Listen { name, address: settings.listen, error })?;
     let admin_listener = listen("SEQLINE_ADMIN_LISTEN", settings.admin_listen)?;
     let api_addr = address_of(&api_listener, "SEQLINE_LISTEN", settings.listen)?;
     let admin_addr = address_of(&admin_listener, "SEQLINE_ADMIN_LISTEN", settings.admin_listen)?;
@@ -143,8 +146,11 @@ async fn start(settings: Settings, with_worker: bool) -> Result<Running, StartEr
         run_workers(&mut tasks, Arc::clone(&stores), stop.clone(), drain);
     }
     let operations = Operations::new(Arc::clone(&stores), recorder);
+    let gateway = format!("{:016x}", rand::random::<u64>());
+    let hub = OpenStreams::start(Arc::clone(&stores), gateway, stop.clone());
     let state = AppState::new(api::Parts {
         stores,
+        hub,
         keyring: Arc::new(keyring),
         settings: Arc::clone(&settings),
         clock: Clock::with_offset(settings.clock_offset_ms),
@@ -156,7 +162,7 @@ async fn start(settings: Settings, with_worker: bool) -> Result<Running, StartEr
     tasks.spawn(ops::serve(admin_listener, operations.clone(), gone.clone()));
     let stopping = stop.clone();
     tasks.spawn(async move {
-        let serving = serve_api(api_listener, router, stopping.clone());
+        let serving = api::listener::serve(api_listener, router, stopping.clone());
         let limit = async {
             stopping.cancelled().await;
             operations.drain();
@@ -286,34 +292,4 @@ fn listen(name: &'static str, address: SocketAddr) -> Result<TcpListener, StartE
 
 fn address_of(listener: &TcpListener, name: &'static str, address: SocketAddr) -> Result<SocketAddr, StartError> {
     listener.local_addr().map_err(|error| StartError::Listen { name, address, error })
-}
-
-/// Serves the API until `stop`, then until its connections have ended.
-async fn serve_api(listener: TcpListener, router: axum::Router, stop: CancellationToken) {
-    use hyper_util::rt::{TokioIo, TokioTimer};
-    use hyper_util::server::graceful::GracefulShutdown;
-    use hyper_util::service::TowerToHyperService;
-
-    let graceful = GracefulShutdown::new();
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((socket, _)) = accepted else {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        let _ = socket.set_nodelay(true);
-        let serving = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(Duration::from_secs(10))
-            .serve_connection(TokioIo::new(socket), TowerToHyperService::new(router.clone()));
-        let serving = graceful.watch(serving);
-        tokio::spawn(async move {
-            let _ = serving.await;
-        });
-    }
-    drop(listener);
-    graceful.shutdown().await;
 }

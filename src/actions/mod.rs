@@ -1,5 +1,6 @@
 //! What the product does, one file per verb: knows stores and domain; no HTTP, no Redis commands, no SQL.
 
+pub mod ack_events;
 pub mod archive_outbox;
 pub mod archive_rows;
 pub mod change_conversation;
@@ -16,6 +17,7 @@ pub mod read_messages;
 pub mod send_lanes;
 pub mod send_message;
 pub mod stores;
+pub mod tickets;
 pub mod warm_conversation;
 
 pub use stores::Stores;

@@ -14,7 +14,12 @@
 
 pub mod caller;
 pub mod conversations;
+pub mod event_ack;
+pub mod event_poll;
+pub mod event_stream;
+pub mod event_ticket;
 pub mod layers;
+pub mod listener;
 pub mod members;
 pub mod messages;
 pub mod openapi;
@@ -29,6 +34,7 @@ use std::sync::Arc;
 
 use crate::actions::Stores;
 use crate::clock::Clock;
+use crate::delivery::OpenStreams;
 use crate::identity::Keyring;
 use crate::settings::Settings;
 
@@ -40,6 +46,8 @@ pub struct AppState(Arc<Parts>);
 pub struct Parts {
     /// Handed on to actions, never used here.
     pub stores: Arc<Stores>,
+    /// The streams that are open here.
+    pub hub: Arc<OpenStreams>,
     /// Proves tokens.
     pub keyring: Arc<Keyring>,
     /// Settings.

@@ -7,6 +7,7 @@
 pub mod connection;
 pub mod frames;
 pub mod open_streams;
+mod poll;
 mod reader;
 pub mod resume;
 pub mod socket;
@@ -14,4 +15,5 @@ mod sweep;
 mod wakeups;
 
 pub use connection::StreamBody;
-pub use open_streams::{OpenRequest, OpenStreams, Start, Watch};
+pub use open_streams::{OpenRequest, OpenStreams, Start};
+pub use poll::PollRequest;

@@ -171,12 +171,6 @@ impl OpenStreams {
         Resync { reason, head: log.head().to_string(), spread_ms: self.spread_ms() }
     }
 
-    /// The resync that a poll answers with.
-    #[must_use]
-    pub fn resync_of(&self, reason: ResyncReason, log: &LogState) -> Resync {
-        self.resync(reason, log)
-    }
-
     /// Opens a stream. It is in the map before its place is decided: what is written from then on reaches it as a hint, what was written
     /// before stands in the log.
     ///
@@ -215,19 +209,11 @@ impl OpenStreams {
         Ok(body)
     }
 
-    /// Waits, in a poll, until the user's log holds more than `place`.
-    #[must_use]
-    pub fn watch(self: &Arc<Self>, user: &UserId) -> Watch {
-        let connection = Arc::new(Connection::new(user.clone(), true, None, None, None));
-        self.insert(&connection);
-        Watch { connection, hub: self.clone() }
-    }
-
     /// The stored cursor of a device; `None` without one.
     ///
     /// # Errors
     /// [`Refusal::Unavailable`] when Redis is away.
-    pub async fn stored(&self, user: &UserId, device: Option<&str>) -> Result<Option<Position>, Refusal> {
+    pub(super) async fn stored(&self, user: &UserId, device: Option<&str>) -> Result<Option<Position>, Refusal> {
         let Some(device) = device else { return Ok(None) };
         stored_cursor(&self.stores.link, &self.stores.keys, user, device).await.map_err(|error| {
             tracing::warn!(%error, "a stored cursor cannot be read");
@@ -249,7 +235,7 @@ impl OpenStreams {
         }
     }
 
-    fn insert(&self, connection: &Arc<Connection>) {
+    pub(super) fn insert(&self, connection: &Arc<Connection>) {
         self.part(&connection.user).entry(connection.user.clone()).or_insert_with(|| Vec::with_capacity(1)).push(connection.clone());
         if connection.is_stream() {
             self.open.fetch_add(1, Ordering::Relaxed);
@@ -315,34 +301,5 @@ impl OpenStreams {
     pub(super) fn tick(&self) {
         let (now, away) = (Instant::now(), self.redis_away.load(Ordering::Relaxed));
         self.each(|connection| connection.tick(now, &self.pace, away));
-    }
-}
-
-/// A poll that waits.
-#[derive(Debug)]
-pub struct Watch {
-    connection: Arc<Connection>,
-    hub: Arc<OpenStreams>,
-}
-
-impl Watch {
-    /// Where the log stands, from which on changes are seen.
-    ///
-    /// # Errors
-    /// [`Refusal::Unavailable`] when Redis is away.
-    pub async fn register(&self) -> Result<LogState, Refusal> {
-        self.hub.register(&self.connection.user).await
-    }
-
-    /// Waits until the log holds something after `place` (or nobody can tell).
-    pub async fn changed(&self, place: &Position, last_seen: &LogState) {
-        self.connection.begin(place, last_seen.last, []);
-        std::future::poll_fn(|context| self.connection.poll_changed(context)).await;
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.hub.close(&self.connection);
     }
 }

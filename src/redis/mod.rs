@@ -43,6 +43,7 @@ mod routing;
 pub mod scripts;
 pub mod send_message;
 pub mod stored_form;
+pub mod tickets;
 mod topology;
 pub mod touch_index;
 pub mod trim_window;
