@@ -193,8 +193,19 @@ async fn a_hung_server_is_an_error_within_a_second_or_so() {
         assert!(matches!(outcome, Err(LinkError::NoAnswer(_) | LinkError::NotSent(_))), "{outcome:?}");
         assert!(asked.elapsed() < Duration::from_millis(1_800), "{:?}", asked.elapsed());
     }
+    // However many ask: what has no place in the queue is told so at once, and none of it is sent later.
+    let asked = Instant::now();
+    let calls = (0..10_000).map(|n| {
+        let link = link.clone();
+        tokio::spawn(async move { count(&link, "flood:{1}", &n.to_string()).await })
+    });
+    let outcomes = futures_util::future::join_all(calls).await;
+    assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
+    let unsent = outcomes.iter().filter(|outcome| matches!(outcome, Ok(Err(LinkError::NotSent(_))))).count();
+    assert!(unsent >= 5_000, "{unsent}");
     server.process().signal("CONT");
     assert!(until_served(&link, "a:{1}", 10).await < Duration::from_secs(3));
+    assert!(executed(&server, "flood:{1}").await.len() <= 10_000 - unsent);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -384,7 +395,15 @@ async fn sentinels_name_another_server(signal: &str) {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let replid = link.wait_replicas("a:{1}", 1_000).await.unwrap().replid;
-    master.process().signal(signal);
+    match signal {
+        "FAILOVER" => wire.expect_ok(&["SENTINEL", "FAILOVER", "main"]).await.unwrap(),
+        _ => master.process().signal(signal),
+    }
+    // A server that hands over serves until its successor is chosen.
+    while signal == "FAILOVER" && link.wait_replicas("a:{1}", 100).await.is_ok_and(|now| now.replid == replid) {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     tokio::time::sleep(Duration::from_millis(50)).await;
     let back = until_served(&link, "a:{1}", 25).await;
     let after = link.wait_replicas("a:{1}", 1_000).await.unwrap();
@@ -401,4 +420,9 @@ async fn a_server_that_sentinels_name_in_place_of_a_dead_one_is_found() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_sentinels_name_in_place_of_a_hung_one_is_found() {
     sentinels_name_another_server("STOP").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_sentinels_were_told_to_replace_is_left() {
+    sentinels_name_another_server("FAILOVER").await;
 }
