@@ -5,8 +5,8 @@
 --       sender, client id, fingerprint, time inside the key (ms, '' if none), '1' if the archive was asked for this key, message JSON,
 --       pair JSON when a peer was named ('' if not), low user and high user of the pair, change JSON for a conversation that is made now,
 --       and '' or 'refuse' (say whether the caller may, but do not write).
--- RETURNS: one list per send, first a word: sent (seq, rev, numbers left in the lease, live replid) | replayed (seq, window value or false) | conflict |
---          cold | closed | unmade | ask_archive | not_member | dissolved | refused | lease_used_up | overloaded | stale_epoch.
+-- RETURNS: one list per send, first a word: sent (seq, rev, numbers left in the lease, live replid, 1 if it made the conversation) |
+--          replayed (seq, window value or false) | conflict | cold | closed | unmade | ask_archive | not_member | dissolved | refused | lease_used_up | overloaded | stale_epoch.
 -- WHY: two gateways that read a counter and then write it give one number twice. Here looking up the key, checking the membership,
 --      numbering and appending are one step; and a server that restarted or was promoted (another master_replid) may have forgotten
 --      numbers, so it gives none before a new epoch is opened.
@@ -70,7 +70,7 @@ local function send(k, a)
   else
     redis.call('XADD', KEYS[2], id, 'c', conversation, 'r', r, 'v', mver, 't', ARGV[1], 'q', s, 'b', ARGV[a + 6])
   end
-  return {'sent', s, r, whole(tonumber(c[8]) - seq), live}
+  return {'sent', s, r, whole(tonumber(c[8]) - seq), live, making and '1' or '0'}
 end
 
 local replies, before = {}, n

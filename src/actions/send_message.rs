@@ -9,13 +9,14 @@ use super::Stores;
 use super::clear_obstacle::{Obstacle, Tries};
 use super::warm_conversation::extend_lease;
 use crate::domain::event::EventType;
-use crate::domain::ids::{ClientKey, ConversationId, Kind, UserId};
+use crate::domain::ids::{ClientKey, ConversationId, Kind, Millis, UserId};
 use crate::domain::message::{Draft, Message, MessageKind};
 use crate::domain::refusal::{FieldError, Refusal};
 use crate::redis::conversation_head::pair_json;
 use crate::redis::keys;
 use crate::redis::send_message::{Pair, Send, Sent};
 use crate::redis::stored_form::{Audience, Change, StoredConversation, StoredEvent, StoredMember, StoredMessage};
+use crate::redis::touch_index::touch_index;
 
 /// First and longest pause between two looks at the archive while a send waits for its commit, in ms.
 const ARCHIVE_LOOK_MS: (u64, u64) = (5, 100);
@@ -84,7 +85,10 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
     let (id, user) = (&request.conversation, &request.sender);
     loop {
         let obstacle = match stores.lanes.send(send.clone()).await {
-            Ok(Sent::Sent { seq, rev, left, replid }) => {
+            Ok(Sent::Sent { seq, rev, left, replid, made }) => {
+                if made {
+                    list_for_maker(stores, user, id, now).await;
+                }
                 if left < stores.settings.lease_block / 2 {
                     fetch_numbers(stores, id);
                 }
@@ -138,7 +142,7 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
 }
 
 /// The message as it will be stored, without its place.
-fn fresh_message(request: &SendRequest, now: i64) -> Message {
+fn fresh_message(request: &SendRequest, now: Millis) -> Message {
     let draft = request.content.as_ref().ok();
     Message {
         id: Uuid::now_v7(),
@@ -168,7 +172,7 @@ fn refusal_of(request: &SendRequest) -> Option<Refusal> {
 }
 
 /// What is stored when this send is the first of its pair.
-fn pair(sender: &UserId, peer: &UserId, now: i64) -> Result<Pair, Refusal> {
+fn pair(sender: &UserId, peer: &UserId, now: Millis) -> Result<Pair, Refusal> {
     if sender == peer {
         return Err(FieldError::new("peer", "must be another user than oneself").into());
     }
@@ -206,6 +210,13 @@ async fn known_to_archive(stores: &Stores, request: &SendRequest) -> Result<Opti
     };
     let same = request.content.as_ref().is_ok_and(|draft| Some(draft.fingerprint()) == message.fingerprint);
     Ok(Some(if same { Ok(SendOutcome { message, replayed: true, reached: Ack::Archived }) } else { Err(Refusal::IdempotencyConflict) }))
+}
+
+/// The maker's list holds the conversation before the answer. If it cannot be written the message stands all the same, and dispatch writes it.
+async fn list_for_maker(stores: &Stores, user: &UserId, id: &ConversationId, now: Millis) {
+    if let Err(error) = touch_index(&stores.link, &stores.keys, user, &[(id.clone(), now)], false).await {
+        tracing::warn!(error = %error, "a new conversation is not in its maker's list yet");
+    }
 }
 
 /// Fetches the next numbers while there are still some, so that no send ever waits for Postgres.

@@ -60,6 +60,8 @@ pub enum Sent {
         left: u64,
         /// `master_replid` of the server that took it.
         replid: String,
+        /// Whether it made the conversation.
+        made: bool,
     },
     /// The key is known, with the same content; the message is there unless it has left the window.
     Replayed {
@@ -140,7 +142,9 @@ pub async fn send_messages(
 fn parse(send: &Send, reply: &Reply) -> Result<Sent, RedisError> {
     let mut items = reply.items()?;
     Ok(match items.str()? {
-        "sent" => Sent::Sent { seq: items.u64()?, rev: items.u64()?, left: items.u64()?, replid: items.str()?.to_owned() },
+        "sent" => {
+            Sent::Sent { seq: items.u64()?, rev: items.u64()?, left: items.u64()?, replid: items.str()?.to_owned(), made: items.bool()? }
+        }
         "replayed" => {
             let seq = items.u64()?;
             let message = match items.item()?.present() {
