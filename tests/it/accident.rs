@@ -93,7 +93,7 @@ on_both! {
     }
 
     async fn two_identical_sends_at_once_are_one_message(fleet: Fleet) {
-        let (ann, bob) = (User::new("ann"), User::new("bob"));
+        let ann = User::new("ann");
         let group = fleet.client(0, &ann).create_group("two", &["bob"]).await;
         let (one, two) = (fleet.client(0, &ann).kept_alive(), fleet.client(1, &ann).kept_alive());
         let mut ids = HashSet::new();

@@ -1,6 +1,8 @@
 //! Tests of the whole: servers, gateways and workers for real. One line for each file, in the order of the alphabet.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
+mod accident;
+mod conversations;
 mod dashboards;
 mod deploy;
 mod embedded;
@@ -16,3 +18,4 @@ mod postgres_leases;
 mod postgres_model;
 mod redis_link;
 mod redis_link_faults;
+mod sends;

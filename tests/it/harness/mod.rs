@@ -19,6 +19,7 @@ pub mod user;
 pub mod wait;
 
 pub use client::{Answer, Client};
+pub use fleet::{Fleet, PATIENCE};
 pub use processes::Process;
 pub use servers::{PrivateRedis, RedisKind, TestDatabase};
 pub use stores::StorePair;

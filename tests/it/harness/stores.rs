@@ -13,6 +13,7 @@ use super::servers::{PrivateRedis, TestDatabase};
 use super::{MadeOn, RedisKind};
 
 #[derive(Parser)]
+#[command(args_override_self = true)]
 struct Words {
     #[command(flatten)]
     settings: Settings,
@@ -23,7 +24,7 @@ pub fn settings(redis_url: &str, database_url: &str, flags: &[&str]) -> Settings
     let (shards, partitions) = (SHARDS.to_string(), PARTITIONS.to_string());
     let mut words =
         vec!["test", "--redis-url", redis_url, "--database-url", database_url, "--shards", &shards, "--partitions", &partitions];
-    words.extend(["--jwt-hs256-secrets", super::user::SECRET]);
+    words.extend(["--jwt-hs256-secrets", super::user::SECRET, "--database-connections", "5"]);
     words.extend(flags);
     Words::parse_from(words).settings
 }
