@@ -1,6 +1,7 @@
 //! What the command line does, one file per command. Each ends in an exit code: 0 done, 1 failed, 2 called or set wrongly.
 
 pub mod completions;
+pub mod dev;
 pub mod doctor;
 pub mod load;
 pub mod migrate;
@@ -20,6 +21,7 @@ pub const EXIT_USAGE: u8 = 2;
 
 const EXAMPLES: &str = "\
 Examples:
+  seqline dev                                  everything on this machine, with stores of its own, to try it
   seqline serve --with-worker                  one process that does everything, on Redis and Postgres you have
   seqline token --user ann --ttl 1h            a token to try things with
   seqline doctor                               is everything as it must be?
@@ -49,6 +51,11 @@ pub enum Command {
     ///
     /// Any number of workers share the shards among them; when one dies, the others take over within seconds.
     Work(serve::WorkArgs),
+    /// Run everything here, with a Redis and a Postgres of its own
+    ///
+    /// Two gateways, a worker and their stores, all on loopback; data stay in one folder. Prints tokens and lines to paste. Ctrl-C stops it.
+    #[command(after_help = dev::EXAMPLES)]
+    Dev(dev::DevArgs),
     /// Make or update the tables in Postgres
     ///
     /// Safe to run at any time, also twice and while older gateways run.
@@ -95,6 +102,7 @@ fn execute(command: Command) -> ExitCode {
         match command {
             Command::Serve(args) => serve::serve(args).await,
             Command::Work(args) => serve::work(args).await,
+            Command::Dev(args) => dev::run(args).await,
             Command::Migrate(args) => migrate::run(args).await,
             Command::Load(args) => load::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,
