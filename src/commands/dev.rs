@@ -202,7 +202,7 @@ fn settings(log: &str, redis: &str, database: &str, secret: &str, listen: u16, a
     let address = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
     let (listen, admin) = (address(listen), address(admin));
     let words = ["seqline", "--redis-url", redis, "--database-url", database, "--jwt-hs256-secrets", secret];
-    let more = ["--listen", &listen, "--admin-listen", &admin, "--log", log, "--log-format", "text", "--drain-ms", "3000"];
+    let more = ["--listen", &listen, "--admin-listen", &admin, "--log", log, "--log-format", "text", "--drain-ms", "6000"];
     FromEnvironment::try_parse_from(words.into_iter().chain(more)).map(|read| read.settings)
 }
 
@@ -268,13 +268,13 @@ seqline runs. Ctrl-C stops it; the data stay.
 {bob}
 
 Bob listens, at the second gateway (in a second terminal):
-curl -N -H 'Authorization: Bearer {bob}' {second}/v1/events
+curl -sSN -H 'Authorization: Bearer {bob}' {second}/v1/events
 
 Ann writes to him, at the first (again with the same client_id: answered again, not sent again):
-curl -H 'Authorization: Bearer {ann}' -H 'Content-Type: application/json' -d '{message}' {first}{messages}
+curl -sS -w '\\n' -H 'Authorization: Bearer {ann}' -H 'Content-Type: application/json' -d '{message}' {first}{messages}
 
 Their history:
-curl -H 'Authorization: Bearer {bob}' '{second}{messages}?limit=50'
+curl -sS -w '\\n' -H 'Authorization: Bearer {bob}' '{second}{messages}?limit=50'
 
 ",
         operations = operations.join("   "),
