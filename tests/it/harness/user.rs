@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 /// The secret with which fleets of tests check tokens.
-pub const SECRET: &str = "a secret of tests, at least 32 bytes long";
+pub const SECRET: &str = "a secret of tests that has at least 32 bytes";
 
 /// A user with a valid token.
 #[derive(Clone, Debug, PartialEq, Eq)]
