@@ -38,6 +38,8 @@ const BUFFER_BYTES_MAX: usize = 32 * 1024;
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
 /// After a failed accept (no file descriptors left, for instance) the loop rests for so long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// What was sent and is not taken for so long ends a connection that no stream looks after any more.
+const UNTAKEN_WITHIN: Duration = Duration::from_secs(120);
 /// A connection that is idle for so long is probed, so that one whose peer is gone does not stay for ever.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 
@@ -53,6 +55,8 @@ pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(Duration::from_secs(10)))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(UNTAKEN_WITHIN))?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())

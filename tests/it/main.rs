@@ -4,6 +4,7 @@
 mod accident;
 mod conversations;
 mod dashboards;
+mod deliver;
 mod deploy;
 mod embedded;
 mod faulty_gateway;
