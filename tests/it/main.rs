@@ -6,6 +6,7 @@ mod conversations;
 mod dashboards;
 mod deliver;
 mod deploy;
+mod dev;
 mod embedded;
 mod faulty_gateway;
 mod harness;

@@ -20,7 +20,7 @@ pub mod wait;
 
 pub use client::{Answer, Client};
 pub use fleet::{Fleet, PATIENCE};
-pub use processes::Process;
+pub use processes::{Process, ProcessFleet};
 pub use servers::{PrivateRedis, RedisKind, TestDatabase};
 pub use stores::StorePair;
 pub use stream::{Event, EventStream, StreamRequest};

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use seqline::embedded::{Guarded, GuardedCommand, TempFolder, free_port};
 
+use super::servers::{PrivateRedis, RedisKind, TestDatabase};
 use super::user::SECRET;
 use super::wait::eventually;
+use super::{Client, MadeOn, User};
 
 /// A process may take its time on a loaded machine.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -131,5 +133,80 @@ impl Process {
     /// Everything it wrote.
     pub fn log(&self) -> String {
         fs::read_to_string(self.process.log_path()).unwrap_or_default()
+    }
+}
+
+/// Gateways and workers as processes, on a Redis that keeps its data and a database of their own.
+#[derive(Debug)]
+pub struct ProcessFleet {
+    /// Its gateways.
+    pub gateways: Vec<Process>,
+    /// Its workers.
+    pub workers: Vec<Process>,
+    redis: PrivateRedis,
+    database: TestDatabase,
+    envs: Vec<(String, String)>,
+}
+
+impl ProcessFleet {
+    /// So many gateways and workers on a Redis of this kind, all of them ready.
+    pub async fn start(kind: RedisKind, gateways: usize, workers: usize) -> Self {
+        Self::start_with(kind, gateways, workers, &[]).await
+    }
+
+    /// The same with further environment variables for all of them.
+    pub async fn start_with(kind: RedisKind, gateways: usize, workers: usize, envs: &[(&str, &str)]) -> Self {
+        let (redis, database) = (PrivateRedis::start_durable(kind).await, TestDatabase::migrated().await);
+        let envs = envs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut fleet = Self { gateways: Vec::new(), workers: Vec::new(), redis, database, envs };
+        for _ in 0..gateways {
+            fleet.add_gateway();
+        }
+        for _ in 0..workers {
+            fleet.add_worker();
+        }
+        for process in fleet.gateways.iter_mut().chain(&mut fleet.workers) {
+            process.wait_ready().await;
+        }
+        fleet
+    }
+
+    /// One more gateway, which is starting; its number.
+    pub fn add_gateway(&mut self) -> usize {
+        self.gateways.push(self.spawn("serve"));
+        self.gateways.len() - 1
+    }
+
+    /// One more worker, which is starting; its number.
+    pub fn add_worker(&mut self) -> usize {
+        self.workers.push(self.spawn("work"));
+        self.workers.len() - 1
+    }
+
+    fn spawn(&self, word: &str) -> Process {
+        let envs: Vec<(&str, &str)> = self.envs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        Process::start(&[word], &self.redis.url(), self.database.url(), &envs)
+    }
+
+    /// A user at a gateway; numbers beyond the last begin again at the first.
+    pub fn client(&self, number: usize, user: &User) -> Client {
+        Client::new(self.gateways[number % self.gateways.len()].url(), user)
+    }
+
+    /// Its Redis, to kill and to halt nodes of it.
+    pub fn redis(&mut self) -> &mut PrivateRedis {
+        &mut self.redis
+    }
+
+    /// Its database.
+    pub fn database(&self) -> &TestDatabase {
+        &self.database
+    }
+}
+
+impl MadeOn for ProcessFleet {
+    /// Two gateways and two workers, so that each has who takes over.
+    async fn made_on(kind: RedisKind) -> Self {
+        Self::start(kind, 2, 2).await
     }
 }

@@ -1,0 +1,135 @@
+//! `seqline dev` as a newcomer uses it: what it prints works when pasted, Ctrl-C ends it, the data are there again, also after a kill.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use seqline::embedded::{TempFolder, free_port};
+use serde_json::Value;
+
+/// A start makes a database, on a machine that may be busy.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A running `seqline dev`; killed when dropped.
+struct Dev {
+    child: Child,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+impl Dev {
+    fn start(folder: &Path, port: u16) -> Self {
+        let (out, err) = (folder.join("out"), folder.join("err"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seqline"));
+        command.args(["dev", "--data"]).arg(folder.join("data")).args(["--port", &port.to_string()]).stdin(Stdio::null());
+        command.stdout(fs::File::create(&out).unwrap()).stderr(fs::File::create(&err).unwrap());
+        let mut dev = Self { child: command.spawn().unwrap(), out, err };
+        let begun = Instant::now();
+        while !dev.printed().ends_with("limit=50'\n\n") {
+            assert!(dev.child.try_wait().unwrap().is_none() && begun.elapsed() < PATIENCE, "{}", dev.said());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        dev
+    }
+
+    fn printed(&self) -> String {
+        fs::read_to_string(&self.out).unwrap()
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.err).unwrap()
+    }
+
+    /// The `curl` lines in the order they are printed: listen, send, history.
+    fn lines(&self) -> Vec<String> {
+        self.printed().lines().filter(|line| line.starts_with("curl ")).map(str::to_owned).collect()
+    }
+
+    fn end(mut self, signal: &str) -> std::process::ExitStatus {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("sh").args(["-c", "kill -s $1 $2", "sh", signal, &pid]).status().unwrap().success());
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}", self.said());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Pastes a line into a shell and gives what it prints.
+fn paste(line: &str) -> String {
+    String::from_utf8(Command::new("sh").args(["-c", line]).output().unwrap().stdout).unwrap()
+}
+
+fn bodies(history: &str) -> Vec<String> {
+    let page: Value = serde_json::from_str(history).unwrap_or_else(|error| panic!("{error}: {history}"));
+    page["items"].as_array().unwrap().iter().map(|message| message["body"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_dev_prints_works_and_the_next_start_finds_the_data() {
+    let folder = TempFolder::new("dev").unwrap();
+    let dev = Dev::start(folder.path(), free_port().unwrap());
+    let (listen, send, history) = (dev.lines()[0].clone(), dev.lines()[1].clone(), dev.lines()[2].clone());
+    let heard = folder.path().join("heard");
+    let mut listener =
+        Command::new("sh").args(["-c", &format!("exec {listen}")]).stdout(fs::File::create(&heard).unwrap()).spawn().unwrap();
+    let wait_for = |word: &str| {
+        let begun = Instant::now();
+        while !fs::read_to_string(&heard).unwrap().contains(word) {
+            assert!(begun.elapsed() < PATIENCE, "no {word} in {}", fs::read_to_string(&heard).unwrap());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    wait_for("event: hello");
+    let first = paste(&send);
+    assert!(first.contains("\"seq\":1"), "{first}");
+    assert_eq!(paste(&send), first, "the same key is the same message");
+    wait_for("Hello Bob");
+    assert_eq!(bodies(&paste(&history)), ["Hello Bob"]);
+    assert!(dev.end("INT").success());
+    listener.wait().unwrap();
+
+    // Other tokens, other client_id, same people, same data. The old token holds, because the secret was kept.
+    let port = free_port().unwrap();
+    let dev = Dev::start(folder.path(), port);
+    assert_eq!(bodies(&paste(&dev.lines()[2])), ["Hello Bob"]);
+    let second = paste(&dev.lines()[1]);
+    assert!(second.contains("\"seq\":2"), "a clean stop leaves no void: {second}");
+    dev.end("KILL");
+
+    // Killed while everything ran, and started again at once.
+    let dev = Dev::start(folder.path(), port);
+    assert_eq!(bodies(&paste(&dev.lines()[2])), ["Hello Bob", "Hello Bob"]);
+    assert!(paste(&dev.lines()[1]).contains("Hello Bob"));
+    assert!(dev.end("TERM").success());
+}
+
+#[test]
+fn a_taken_port_makes_way_and_a_second_dev_is_refused() {
+    let folder = TempFolder::new("dev").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    if port > 65_000 {
+        return;
+    }
+    let dev = Dev::start(folder.path(), port);
+    assert!(dev.said().contains(&format!("Port {port} is taken")), "{}", dev.said());
+    let mut second = Command::new(env!("CARGO_BIN_EXE_seqline"));
+    let refused = second.args(["dev", "--data"]).arg(folder.path().join("data")).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains(&dev.child.id().to_string()), "{said}");
+}
