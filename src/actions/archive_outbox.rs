@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 
 use super::Stores;
 use super::archive_rows::rows_of;
@@ -68,6 +68,8 @@ pub struct Archived {
     pub more: Vec<ShardId>,
     /// Shards whose epoch is not (or no longer) that of the server they are on: nothing of theirs was written.
     pub stale: Vec<ShardId>,
+    /// Shards whose server did not answer, and why: the others went on.
+    pub failed: Vec<(ShardId, RedisError)>,
     /// Conversations that moved on.
     pub reached: BTreeMap<ConversationId, Reach>,
     /// Conversations of which something was set aside.
@@ -97,17 +99,24 @@ impl Item {
 /// Archives the next entries of these shards, at most about `rows_max` in one transaction.
 ///
 /// # Errors
-/// When a store does not answer.
+/// When Postgres does not answer. A Redis server that does not answer costs its own shards only.
 pub async fn archive_outboxes(stores: &Stores, shards: &[ShardId], rows_max: u64) -> Result<Archived, ArchiveStop> {
     let limit = (rows_max / (shards.len() as u64).max(1)).max(SHARE_MIN);
-    let backlogs = try_join_all(shards.iter().map(|shard| read_backlog(&stores.link, *shard, limit))).await?;
+    let backlogs = join_all(shards.iter().map(|shard| read_backlog(&stores.link, *shard, limit))).await;
     let mut done = Archived::default();
     let mut sources = Vec::new();
     let mut items = Vec::new();
     for (shard, backlog) in shards.iter().zip(backlogs) {
-        let Some(backlog) = backlog else {
-            done.stale.push(*shard);
-            continue;
+        let backlog = match backlog {
+            Ok(Some(backlog)) => backlog,
+            Ok(None) => {
+                done.stale.push(*shard);
+                continue;
+            }
+            Err(error) => {
+                done.failed.push((*shard, error));
+                continue;
+            }
         };
         if backlog.entries.len() as u64 >= limit {
             done.more.push(*shard);
@@ -142,6 +151,9 @@ pub async fn drain_shard(stores: &Stores, shard: ShardId) -> Result<(), ArchiveS
         let items = backlog.entries.into_iter().map(|raw| Item::of(shard, raw)).collect();
         let mut done = Archived::default();
         write(stores, &[source], items, &mut done).await?;
+        if let Some((_, error)) = done.failed.pop() {
+            return Err(error.into());
+        }
         if !done.stale.is_empty() {
             return Err(ArchiveStop::StaleEpoch);
         }
@@ -153,7 +165,7 @@ pub async fn drain_shard(stores: &Stores, shard: ShardId) -> Result<(), ArchiveS
 async fn write(stores: &Stores, sources: &[Source], items: Vec<Item>, done: &mut Archived) -> Result<(), ArchiveStop> {
     let mut parts = vec![items];
     while let Some(mut part) = parts.pop() {
-        part.retain(|item| !done.stale.contains(&item.shard));
+        part.retain(|item| !done.stale.contains(&item.shard) && !done.failed.iter().any(|(shard, _)| *shard == item.shard));
         if part.is_empty() {
             continue;
         }
@@ -168,7 +180,7 @@ async fn write(stores: &Stores, sources: &[Source], items: Vec<Item>, done: &mut
                 metrics::ARCHIVE_BATCH_ROWS.record(&[], count_f64(part.len()));
                 count(&outcome);
                 let aside = part.iter().filter_map(|item| why_aside(item, &outcome).map(|why| (item, why))).collect();
-                pass(stores, &part, aside, done).await?;
+                pass(stores, &part, aside, done).await;
             }
             Err(ArchiveError::Refused(_)) if part.len() > 1 => {
                 let second = part.split_off(part.len() / 2);
@@ -184,7 +196,7 @@ async fn write(stores: &Stores, sources: &[Source], items: Vec<Item>, done: &mut
                     Err(error) => return Err(error.into()),
                 }
                 let aside = part.iter().map(|item| (item, AsideReason::Refused)).collect();
-                pass(stores, &part, aside, done).await?;
+                pass(stores, &part, aside, done).await;
             }
             Err(error) => return Err(error.into()),
         }
@@ -225,7 +237,7 @@ fn why_aside(item: &Item, outcome: &BatchOutcome) -> Option<AsideReason> {
 }
 
 /// Moves the cursors to the end of a part, keeping aside what is not in Postgres.
-async fn pass(stores: &Stores, part: &[Item], aside: Vec<(&Item, AsideReason)>, done: &mut Archived) -> Result<(), ArchiveStop> {
+async fn pass(stores: &Stores, part: &[Item], aside: Vec<(&Item, AsideReason)>, done: &mut Archived) {
     let mut ends: BTreeMap<ShardId, (OutboxId, Vec<AsideEntry>)> = BTreeMap::new();
     for item in part {
         ends.entry(item.shard).or_default().0 = item.raw.id;
@@ -239,15 +251,21 @@ async fn pass(stores: &Stores, part: &[Item], aside: Vec<(&Item, AsideReason)>, 
             done.aside.insert(entry.conversation.clone());
         }
     }
-    let moves = ends.iter().map(|(shard, (end, kept))| advance_cursor(&stores.link, *shard, Cursor::Archived, *end, kept));
-    try_join_all(moves).await?;
+    let moves = ends.iter().map(|(shard, (end, kept))| async move {
+        (*shard, advance_cursor(&stores.link, *shard, Cursor::Archived, *end, kept).await)
+    });
+    for (shard, moved) in join_all(moves).await {
+        match moved {
+            Ok(_) => {}
+            Err(error) => done.failed.push((shard, error)),
+        }
+    }
     done.entries += part.len() as u64;
     for (entry, _) in part.iter().filter_map(|item| item.read.as_ref()) {
         let reach = done.reached.entry(entry.conversation.clone()).or_default();
         reach.rev = reach.rev.max(entry.rev);
         reach.seq = reach.seq.max(entry.message.as_ref().map_or(0, |(seq, _)| *seq));
     }
-    Ok(())
 }
 
 /// Tries once more what stands aside in a shard; what Postgres takes now leaves the list. Returns the conversations that still wait.

@@ -6,7 +6,7 @@
 //! Safe to run twice: see `actions/archive_outbox.rs`. When Postgres is away a round fails, pauses and reads the same entries again:
 //! nothing is kept in memory but one batch.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ use super::own_shards::Owned;
 use super::repeat::{Next, Worker};
 use super::trim::Trimmer;
 use crate::actions::Stores;
-use crate::actions::archive_outbox::{archive_outboxes, conversations_aside, retry_aside};
-use crate::domain::ids::ShardId;
+use crate::actions::archive_outbox::{Reach, archive_outboxes, conversations_aside, retry_aside};
+use crate::domain::ids::{ConversationId, ShardId};
 use crate::redis::read_shard::read_shard;
 
 pub use crate::actions::archive_outbox::drain_shard;
@@ -28,6 +28,8 @@ pub use crate::actions::archive_outbox::drain_shard;
 const POLL: Duration = Duration::from_millis(250);
 /// Time between two tries of what stands aside.
 const RETRY_EVERY: Duration = Duration::from_secs(60);
+/// Time for which a shard whose Redis server does not answer is left alone.
+const REST: Duration = Duration::from_secs(1);
 /// Conversations trimmed in a round that had nothing to archive.
 const TRIMMED_WHEN_IDLE: usize = 50;
 
@@ -42,6 +44,8 @@ pub struct ArchiveMessages {
     /// Shards whose aside list was read by this worker within the last minute.
     known: BTreeSet<ShardId>,
     known_since: Instant,
+    /// Shards whose Redis server did not answer, and until when they are not asked: waiting for it would hold up the others.
+    resting: HashMap<ShardId, Instant>,
 }
 
 impl ArchiveMessages {
@@ -49,30 +53,42 @@ impl ArchiveMessages {
     #[must_use]
     pub fn new(stores: Arc<Stores>, owned: watch::Receiver<Owned>, news: Arc<News>) -> Self {
         let trimmer = Trimmer::new(Arc::clone(&stores));
-        Self { stores, owned, news, polled_at: None, trimmer, known: BTreeSet::new(), known_since: Instant::now() }
+        Self { stores, owned, news, polled_at: None, trimmer, known: BTreeSet::new(), known_since: Instant::now(), resting: HashMap::new() }
     }
 
     /// Archives one batch out of these shards and trims behind it. True when there is more.
     ///
     /// # Errors
-    /// When a store does not answer.
+    /// When a store does not answer; shards on Redis servers that do have been archived nevertheless.
     pub async fn archive_once(&mut self, shards: &[ShardId]) -> Result<bool, WorkError> {
-        for shard in shards {
-            // What stands aside is not in Postgres: its conversation is not to be trimmed, by this worker neither.
-            if self.known.insert(*shard) && read_shard(&self.stores.link, *shard).await?.aside > 0 {
-                let waiting = conversations_aside(&self.stores, *shard).await.inspect_err(|_| {
-                    self.known.remove(shard);
-                })?;
-                self.trimmer.set_aside(*shard, waiting);
-            }
-        }
-        let done = archive_outboxes(&self.stores, shards, self.stores.settings.archive_batch_rows).await?;
+        self.resting.retain(|_, until| *until > Instant::now());
+        let awake: Vec<ShardId> = shards.iter().copied().filter(|shard| !self.resting.contains_key(shard)).collect();
+        let done = archive_outboxes(&self.stores, &awake, self.stores.settings.archive_batch_rows).await?;
         self.trimmer.keep(done.aside);
-        self.trimmer.reached(done.reached).await?;
+        let mut outcome = self.trim(done.reached).await;
         for shard in &done.more {
             self.news.tell(*shard);
         }
-        Ok(!done.more.is_empty())
+        for (shard, error) in done.failed {
+            self.resting.insert(shard, Instant::now() + REST);
+            outcome = Err(error.into());
+        }
+        outcome.map(|()| !done.more.is_empty())
+    }
+
+    async fn trim(&mut self, reached: BTreeMap<ConversationId, Reach>) -> Result<(), WorkError> {
+        let shards: BTreeSet<ShardId> = reached.keys().map(|id| self.stores.keys.shard_of(id)).collect();
+        for shard in shards {
+            if self.known.contains(&shard) {
+                continue;
+            }
+            // What stands aside is not in Postgres, so its conversation is not to be trimmed.
+            if read_shard(&self.stores.link, shard).await?.aside > 0 {
+                self.trimmer.set_aside(shard, conversations_aside(&self.stores, shard).await?);
+            }
+            self.known.insert(shard);
+        }
+        self.trimmer.reached(reached).await
     }
 }
 
@@ -131,15 +147,24 @@ impl Worker for RetryAside {
     async fn run_once(&mut self) -> Result<Next, WorkError> {
         let owned = Arc::clone(&*self.owned.borrow());
         self.last.retain(|shard, _| owned.contains(shard));
+        let mut outcome = Ok(Next::AfterPause);
         for shard in owned.iter() {
             if self.last.get(shard).is_some_and(|at| at.elapsed() < RETRY_EVERY) {
                 continue;
             }
-            if read_shard(&self.stores.link, *shard).await?.aside > 0 {
-                retry_aside(&self.stores, *shard).await?;
+            match retry_shard(&self.stores, *shard).await {
+                Ok(()) => drop(self.last.insert(*shard, Instant::now())),
+                // One shard's server that is away says nothing about the others'.
+                Err(error) => outcome = Err(error),
             }
-            self.last.insert(*shard, Instant::now());
         }
-        Ok(Next::AfterPause)
+        outcome
     }
+}
+
+async fn retry_shard(stores: &Stores, shard: ShardId) -> Result<(), WorkError> {
+    if read_shard(&stores.link, shard).await?.aside > 0 {
+        retry_aside(stores, shard).await?;
+    }
+    Ok(())
 }

@@ -69,10 +69,14 @@ impl Worker for CoolConversations {
         let now = self.stores.clock.now();
         let cool_after_ms = i64::try_from(self.stores.settings.cool_after.saturating_mul(1_000)).unwrap_or(i64::MAX);
         let idle_at = now.saturating_sub(cool_after_ms);
+        let mut outcome = Ok(Next::AfterPause);
         for shard in owned.iter() {
-            cool_shard(&self.stores, *shard, &self.worker, idle_at).await?;
+            // One shard's server that is away says nothing about the others'.
+            if let Err(error) = cool_shard(&self.stores, *shard, &self.worker, idle_at).await {
+                outcome = Err(error);
+            }
         }
-        Ok(Next::AfterPause)
+        outcome
     }
 }
 

@@ -41,6 +41,8 @@ pub struct OwnShards {
     /// Shard → the moment before its lease was last granted.
     held: BTreeMap<ShardId, Instant>,
     owned: watch::Sender<Owned>,
+    /// Workers that were alive at the last look, this one included.
+    alive: usize,
 }
 
 impl OwnShards {
@@ -48,7 +50,7 @@ impl OwnShards {
     #[must_use]
     pub fn new(stores: Arc<Stores>, worker: String) -> (Self, watch::Receiver<Owned>) {
         let (owned, view) = watch::channel(Owned::default());
-        (Self { stores, worker, held: BTreeMap::new(), owned }, view)
+        (Self { stores, worker, held: BTreeMap::new(), owned, alive: 1 }, view)
     }
 
     /// Gives every shard back and leaves the register, so that the others need not wait for the leases to end.
@@ -116,11 +118,15 @@ impl OwnShards {
         (start..shards).chain(0..start).map(ShardId)
     }
 
+    /// Each step goes on where it can: on a Cluster one server that is away must not cost the shards of the others.
     async fn balance(&mut self) -> Result<(), WorkError> {
-        let alive = register_worker(&self.stores.link, &self.worker, LEASE_MS).await?.len().max(1);
         let due = self.held.iter().filter(|(_, at)| at.elapsed() >= RENEW_AFTER).map(|(shard, _)| *shard).collect();
-        self.ask(due).await?;
-        let share = usize::from(self.stores.keys.shards).div_ceil(alive);
+        let mut outcome = self.ask(due).await;
+        match register_worker(&self.stores.link, &self.worker, LEASE_MS).await {
+            Ok(workers) => self.alive = workers.len().max(1),
+            Err(error) => outcome = Err(error.into()),
+        }
+        let share = usize::from(self.stores.keys.shards).div_ceil(self.alive);
         if self.held.len() > share {
             let order: Vec<ShardId> = self.preference().filter(|shard| self.held.contains_key(shard)).collect();
             let surplus = order[share..].to_vec();
@@ -132,9 +138,9 @@ impl OwnShards {
         let mut wanted: Vec<ShardId> = self.preference().filter(|shard| !self.held.contains_key(shard)).collect();
         while self.held.len() < share && !wanted.is_empty() {
             let some = wanted.drain(..(share - self.held.len()).min(wanted.len())).collect();
-            self.ask(some).await?;
+            outcome = self.ask(some).await.and(outcome);
         }
-        Ok(())
+        outcome
     }
 }
 

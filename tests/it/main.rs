@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
 mod accident;
+mod archive;
 mod conversations;
+mod cooling;
 mod dashboards;
 mod deliver;
 mod deploy;
@@ -20,4 +22,7 @@ mod postgres_leases;
 mod postgres_model;
 mod redis_link;
 mod redis_link_faults;
+mod scene;
 mod sends;
+mod shard_leases;
+mod workers;
