@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use seqline::actions::Stores;
@@ -17,6 +18,7 @@ use seqline::redis::keys;
 use seqline::redis::read_log::read_log;
 use seqline::redis::read_shard::{ShardState, read_shard};
 use seqline::redis::reply::Reply;
+use seqline::workers::WorkError;
 use seqline::workers::archive_messages::ArchiveMessages;
 use seqline::workers::dispatch_events::DispatchShard;
 use seqline::workers::news::News;
@@ -86,7 +88,19 @@ pub fn archiver(stores: &Arc<Stores>) -> ArchiveMessages {
 /// Archives everything there is.
 pub async fn archive_all(stores: &Arc<Stores>) {
     let mut archiver = archiver(stores);
-    while archiver.archive_once(&shards(stores)).await.unwrap() {}
+    let mut failures = 0;
+    loop {
+        match archiver.archive_once(&shards(stores)).await {
+            Ok(true) => {}
+            Ok(false) => return,
+            // A loaded machine may time out; the worker tries again, and so does the test.
+            Err(WorkError::Redis(_)) if failures < 20 => {
+                failures += 1;
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 pub async fn state(stores: &Stores, shard: ShardId) -> ShardState {
