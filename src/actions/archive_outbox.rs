@@ -251,9 +251,9 @@ async fn pass(stores: &Stores, part: &[Item], aside: Vec<(&Item, AsideReason)>, 
             done.aside.insert(entry.conversation.clone());
         }
     }
-    let moves = ends.iter().map(|(shard, (end, kept))| async move {
-        (*shard, advance_cursor(&stores.link, *shard, Cursor::Archived, *end, kept).await)
-    });
+    let moves = ends
+        .iter()
+        .map(|(shard, (end, kept))| async move { (*shard, advance_cursor(&stores.link, *shard, Cursor::Archived, *end, kept).await) });
     for (shard, moved) in join_all(moves).await {
         match moved {
             Ok(_) => {}

@@ -240,7 +240,10 @@ async fn keys_are_dropped_by_the_generation_and_decided_by_postgres_afterwards()
     trim_conversation(&pair.one, &id, reach().await, begun + 9_000).await.unwrap();
     assert_eq!(head_field(&pair.one, &id, "kgen").await.unwrap(), "0");
     trim_conversation(&pair.one, &id, reach().await, begun + 11_000).await.unwrap();
-    assert_eq!((head_field(&pair.one, &id, "kgen").await.unwrap(), head_field(&pair.one, &id, "keys_all").await.unwrap()), ("1".into(), "1".into()));
+    assert_eq!(
+        (head_field(&pair.one, &id, "kgen").await.unwrap(), head_field(&pair.one, &id, "keys_all").await.unwrap()),
+        ("1".into(), "1".into())
+    );
     send_run(&pair.one, "ann", &id, 4..=5).await;
     let keys = pair.one.keys.conversation(&id);
     assert_eq!(redis(&pair.one, "HLEN", &[&keys.keys_0]).await.as_u64().unwrap(), 3);
