@@ -69,7 +69,7 @@ CREATE TABLE conversations (
     CONSTRAINT conversations_pair_is_whole CHECK ((pair_low IS NULL) = (pair_high IS NULL)),
     CONSTRAINT conversations_pair_is_ordered CHECK (pair_low < pair_high),
     CONSTRAINT conversations_facts_are_whole CHECK ((facts_rev IS NULL) = (created_at_ms IS NULL))
-);
+) WITH (fillfactor = 70);
 
 -- One row for each user who ever was a member: the newest interval. rev is the change that brought the row into this state; a lower
 -- one arriving later changes nothing.
@@ -88,14 +88,15 @@ CREATE TABLE members (
 -- A user's list of conversations is rebuilt from this when its index in Redis is lost.
 CREATE INDEX members_current_of_user ON members (user_id, conv_id) WHERE left_rev IS NULL;
 
--- Read watermarks; they only ever rise.
+-- Read watermarks; they only ever rise, with every message for its sender. Room in each page lets a new version stand beside the old
+-- one without touching the index (so too in conversations).
 CREATE TABLE read_marks (
     conv_id text COLLATE "C" NOT NULL,
     user_id text COLLATE "C" NOT NULL,
     seq     bigint NOT NULL CONSTRAINT read_marks_seq_range CHECK (seq >= 0),
     at_ms   bigint NOT NULL,
     CONSTRAINT read_marks_pkey PRIMARY KEY (conv_id, user_id)
-);
+) WITH (fillfactor = 70);
 
 -- A creator's idempotency key first reserves the id of the group; making a reserved id is idempotent.
 CREATE TABLE group_reservations (

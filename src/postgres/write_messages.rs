@@ -1,10 +1,9 @@
 //! Writes messages, and tells apart what an INSERT alone would not: a replay, an older version, a stolen number, a stolen key.
 //!
 //! 1. INSERT … ON CONFLICT DO NOTHING RETURNING: says what is new, and nothing about the rest.
-//! 2. The rest is looked up in a second statement, whose snapshot sees what a concurrent writer committed while step 1 waited for it,
-//!    and the rows that stand in an older version are locked, in order.
+//! 2. The rest is looked up in a second statement, whose snapshot sees what a concurrent writer committed while step 1 waited for it.
 //! 3. What is neither new nor found was in conflict with a writer that rolled back: once more from 1.
-//! 4. Older versions are updated.
+//! 4. Rows that stand in an older version are locked in the order of the key, then updated.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +12,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::archive::{BatchOutcome, Conflict, KeyConflict};
-use super::connection::{read, read_conversation, stored};
+use super::connection::{read, stored};
 use super::error::Fault;
 use super::messages::Content;
 use crate::domain::message::Message;
@@ -43,9 +42,9 @@ pub(super) async fn write_messages(tx: &mut PgConnection, messages: &[Message]) 
     if !open.is_empty() {
         return Err(Fault::Contended("rows came and went under other writers"));
     }
-    outcome.updated = older.len() as u64;
     if !older.is_empty() {
-        update(tx, &older).await?;
+        outcome.updated = update(tx, &older).await?;
+        outcome.replayed += (older.len() as u64).saturating_sub(outcome.updated);
     }
     Ok(outcome)
 }
@@ -81,76 +80,104 @@ async fn insert(tx: &mut PgConnection, messages: &[&Message]) -> Result<HashSet<
     new.into_iter().map(|(conversation, seq, id)| Ok((conversation, read(seq)?, id))).collect()
 }
 
-/// Takes out of `open` what is found and puts it where it belongs; returns what stands there in an older version, now locked.
+/// Takes out of `open` what is found and puts it where it belongs; returns what stands there in an older version.
 async fn sort_out<'m>(tx: &mut PgConnection, open: &mut Vec<&'m Message>, outcome: &mut BatchOutcome) -> Result<Vec<&'m Message>, Fault> {
-    let conversations: Vec<&str> = open.iter().map(|m| m.conversation.as_str()).collect();
-    let seqs = open.iter().map(|m| stored(m.seq)).collect::<Result<Vec<_>, _>>()?;
-    // Locks come after the sort, so they are taken in the order of the table's key.
-    let on_number: Vec<(String, i64, Uuid, i64)> = sqlx::query_as(
-        "SELECT m.conv_id, m.seq, m.id, m.rev
-         FROM (SELECT DISTINCT conv_id, seq FROM unnest($1::text[], $2::bigint[]) AS u (conv_id, seq)) AS u
-         JOIN messages AS m ON m.conv_id = u.conv_id AND m.seq = u.seq
-         ORDER BY m.conv_id, m.seq FOR UPDATE OF m",
-    )
-    .bind(&conversations)
-    .bind(&seqs)
-    .fetch_all(&mut *tx)
-    .await?;
-    let senders: Vec<&str> = open.iter().map(|m| m.sender.as_str()).collect();
-    let keys: Vec<Option<&str>> = open.iter().map(|m| m.client_id.as_ref().map(|k| k.as_str())).collect();
-    let on_key: Vec<(String, String, String, i64, Uuid)> = sqlx::query_as(
-        "SELECT m.conv_id, m.sender, m.client_id, m.seq, m.id
-         FROM unnest($1::text[], $2::text[], $3::text[]) AS u (conv_id, sender, client_id)
-         JOIN messages AS m ON m.conv_id = u.conv_id AND m.sender = u.sender AND m.client_id = u.client_id",
-    )
-    .bind(&conversations)
-    .bind(senders)
-    .bind(keys)
-    .fetch_all(&mut *tx)
-    .await?;
-    let on_number: HashMap<(String, u64), (Uuid, u64)> =
-        on_number.into_iter().map(|(c, seq, id, rev)| Ok(((c, read(seq)?), (id, read(rev)?)))).collect::<Result<_, Fault>>()?;
-    let on_key: HashMap<(String, String, String), (u64, Uuid)> =
-        on_key.into_iter().map(|(c, sender, key, seq, id)| Ok(((c, sender, key), (read(seq)?, id)))).collect::<Result<_, Fault>>()?;
-
+    let on_number = on_number(tx, open).await?;
     let mut older = Vec::new();
-    let mut left = Vec::new();
+    let mut absent = Vec::new();
     for message in open.drain(..) {
-        let conversation = message.conversation.to_string();
-        let by_key =
-            message.client_id.as_ref().and_then(|key| on_key.get(&(conversation.clone(), message.sender.to_string(), key.to_string())));
-        match (on_number.get(&(conversation.clone(), message.seq)), by_key) {
-            (Some((id, rev)), _) if *id == message.id => {
-                if *rev < message.rev {
-                    older.push(message);
-                } else {
-                    outcome.replayed += 1;
-                }
+        match on_number.get(&(message.conversation.as_str(), message.seq)) {
+            Some((id, rev)) if *id == message.id && *rev < message.rev => older.push(message),
+            Some((id, _)) if *id == message.id => outcome.replayed += 1,
+            Some((theirs, _)) => {
+                outcome.conflicts.push(Conflict { conv: message.conversation.clone(), seq: message.seq, ours: message.id, theirs: *theirs })
             }
-            (Some((theirs, _)), _) => outcome.conflicts.push(Conflict {
-                conv: read_conversation(&conversation)?,
-                seq: message.seq,
-                ours: message.id,
-                theirs: *theirs,
-            }),
-            (None, Some((their_seq, theirs))) => outcome.key_conflicts.push(KeyConflict {
-                conv: read_conversation(&conversation)?,
+            None => absent.push(message),
+        }
+    }
+    if absent.is_empty() {
+        return Ok(older);
+    }
+    let on_key = on_key(tx, &absent).await?;
+    for message in absent {
+        let key = message.client_id.as_ref().map(|key| (message.conversation.as_str(), message.sender.as_str(), key.as_str()));
+        match key.and_then(|key| on_key.get(&key)) {
+            Some((their_seq, theirs)) => outcome.key_conflicts.push(KeyConflict {
+                conv: message.conversation.clone(),
                 seq: message.seq,
                 ours: message.id,
                 their_seq: *their_seq,
                 theirs: *theirs,
             }),
-            (None, None) => left.push(message),
+            None => open.push(message),
         }
     }
-    *open = left;
     Ok(older)
 }
 
-/// Brings locked rows to a newer version. What was first sent (sender, key, kind, fingerprint, time) never changes.
-async fn update(tx: &mut PgConnection, messages: &[&Message]) -> Result<(), Fault> {
+/// The id and rev that stand on each message's number.
+async fn on_number<'m>(tx: &mut PgConnection, messages: &[&'m Message]) -> Result<HashMap<(&'m str, u64), (Uuid, u64)>, Fault> {
+    let rows: Vec<(i64, Uuid, i64)> = sqlx::query_as(
+        "SELECT u.place, m.id, m.rev
+         FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS u (conv_id, seq, place)
+         JOIN messages AS m ON m.conv_id = u.conv_id AND m.seq = u.seq",
+    )
+    .bind(messages.iter().map(|m| m.conversation.as_str()).collect::<Vec<_>>())
+    .bind(messages.iter().map(|m| stored(m.seq)).collect::<Result<Vec<_>, _>>()?)
+    .fetch_all(tx)
+    .await?;
+    let mut found = HashMap::with_capacity(rows.len());
+    for (place, id, rev) in rows {
+        let message = at_place(messages, place)?;
+        found.insert((message.conversation.as_str(), message.seq), (id, read(rev)?));
+    }
+    Ok(found)
+}
+
+/// The seq and id that each message's key names.
+async fn on_key<'m>(tx: &mut PgConnection, messages: &[&'m Message]) -> Result<HashMap<(&'m str, &'m str, &'m str), (u64, Uuid)>, Fault> {
+    let rows: Vec<(i64, i64, Uuid)> = sqlx::query_as(
+        "SELECT u.place, m.seq, m.id
+         FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS u (conv_id, sender, client_id, place)
+         JOIN messages AS m ON m.conv_id = u.conv_id AND m.sender = u.sender AND m.client_id = u.client_id",
+    )
+    .bind(messages.iter().map(|m| m.conversation.as_str()).collect::<Vec<_>>())
+    .bind(messages.iter().map(|m| m.sender.as_str()).collect::<Vec<_>>())
+    .bind(messages.iter().map(|m| m.client_id.as_ref().map(|k| k.as_str())).collect::<Vec<_>>())
+    .fetch_all(tx)
+    .await?;
+    let mut found = HashMap::with_capacity(rows.len());
+    for (place, seq, id) in rows {
+        let message = at_place(messages, place)?;
+        if let Some(key) = &message.client_id {
+            found.insert((message.conversation.as_str(), message.sender.as_str(), key.as_str()), (read(seq)?, id));
+        }
+    }
+    Ok(found)
+}
+
+/// The message that UNNEST gave this ordinal, counted from 1.
+fn at_place<'m>(messages: &[&'m Message], place: i64) -> Result<&'m Message, Fault> {
+    let index = usize::try_from(place - 1).map_err(|_| Fault::Data("an ordinal below 1"))?;
+    messages.get(index).copied().ok_or(Fault::Data("an ordinal beyond the batch"))
+}
+
+/// Brings rows to a newer version and tells how many had not been brought there by another writer meanwhile. What was first sent
+/// (sender, key, kind, fingerprint, time) never changes.
+async fn update(tx: &mut PgConnection, messages: &[&Message]) -> Result<u64, Fault> {
     let columns = Columns::of(messages)?;
+    // An UPDATE takes its locks in the order of whatever plan it gets; a SELECT that sorts first takes them in the order of the key.
     sqlx::query(
+        "SELECT 1 FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS u (conv_id, seq, rev)
+         JOIN messages AS m ON m.conv_id = u.conv_id AND m.seq = u.seq AND m.rev < u.rev
+         ORDER BY m.conv_id, m.seq FOR UPDATE OF m",
+    )
+    .bind(&columns.conv_id)
+    .bind(&columns.seq)
+    .bind(&columns.rev)
+    .execute(&mut *tx)
+    .await?;
+    let done = sqlx::query(
         "UPDATE messages AS m
          SET body = u.body, content = u.content, rev = u.rev, edited_at_ms = u.edited_at_ms, deleted_at_ms = u.deleted_at_ms
          FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::text[], $5::jsonb[], $6::bigint[], $7::bigint[], $8::bigint[])
@@ -167,7 +194,7 @@ async fn update(tx: &mut PgConnection, messages: &[&Message]) -> Result<(), Faul
     .bind(columns.deleted_at)
     .execute(tx)
     .await?;
-    Ok(())
+    Ok(done.rows_affected())
 }
 
 /// Messages turned into one array for each column, as UNNEST takes them: one statement text, and one plan, for every batch size.

@@ -345,7 +345,7 @@ async fn compare(db: &Database, model: &Model, before: Seq, lowest: Seq, limit: 
     for name in USERS {
         let who = user(name);
         let unknown = ConversationId::of_group(Uuid::now_v7());
-        for unread_max in [0, 1, 3, 1000] {
+        for unread_max in [0, 2, 1000] {
             let views = db.archive.views_of(&who, &[unknown.clone(), id.clone()], unread_max).await.unwrap();
             prop_assert_eq!(views, model.view(&who, unread_max).into_iter().collect::<Vec<_>>());
         }
@@ -362,7 +362,7 @@ fn any_order_repetition_and_overlap_of_batches_gives_what_redis_had() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let db = runtime.block_on(database());
     let source = runtime.block_on(db.open_shard(0));
-    let mut runner = TestRunner::new(Config { cases: 60, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 32, failure_persistence: None, ..Config::default() });
     let pieces = prop::collection::vec((any::<usize>(), 1..12_usize), 0..12);
     let strategy = (ops(), any::<bool>(), pieces, any::<u32>(), 0..50_u64, 0..50_u64, 1..8_u64);
     runner
