@@ -3,12 +3,14 @@
 //! ```text
 //!            take_lease          mark_lease_installed            end_lease (cooling: head is known)
 //!   (none) ───────────▶ proposed ───────────────────▶ installed ───────────────────────────────────▶ ended
-//!                          │  same epoch asks: the same block      │
-//!                          └── another epoch asks: lost ───────────┴─ anybody asks again: lost
+//!                          │  asked again: the same block          │  asked again: `Installed`, nothing changes
+//!                          └── another epoch asks: lost ───────────┴─ asked by one who says it is lost, or in another epoch: lost
 //! ```
 //! A lost lease's numbers above the archived head may have been seen by somebody, so they become a void, and the next block begins
 //! above the whole block. A second asker before the mark gets the same block: two gateways racing on a first message would
-//! otherwise start a chat at 10,001.
+//! otherwise start a chat at 10,001. One that asks after the mark may only be late: it found the conversation cold, another one
+//! installed it meanwhile, and a void declared now would lie over numbers that are being given out. So it is told that there is a
+//! lease, and must look for it in Redis once more; what is missing after the mark is lost, as it was installed before the mark.
 
 use sqlx::{Connection, PgConnection};
 
@@ -30,12 +32,15 @@ pub struct Lease {
 pub enum LeaseGrant {
     /// These numbers; to be installed in Redis closed, marked with [`Archive::mark_lease_installed`], then opened.
     Granted(Lease),
+    /// The lease that begins at this number was installed in this epoch. If it is not in Redis now, it is lost: ask again and say so.
+    Installed(Seq),
     /// The epoch is not the shard's living one.
     EpochClosed,
 }
 
 impl Archive {
-    /// Takes a block of `block` numbers for a conversation whose keys are not in Redis (missing keys without an ended lease are a loss).
+    /// Takes a block of `block` numbers for a conversation that is not in Redis. `lost` names the lease that an earlier call found
+    /// installed and that Redis did not have after that; whatever it may have given out above the archived head becomes a void.
     ///
     /// # Errors
     /// When the archive does not answer; asking again then gives the same block.
@@ -45,6 +50,7 @@ impl Archive {
         shard: ShardId,
         epoch: u64,
         block: u64,
+        lost: Option<Seq>,
     ) -> Result<LeaseGrant, ArchiveError> {
         let conversation = conversation.clone();
         self.unit("take_lease", move |connection| {
@@ -60,9 +66,10 @@ impl Archive {
                     .bind(conversation.as_str())
                     .execute(&mut *tx)
                     .await?;
-                let lease = propose(&mut tx, &conversation, shard, epoch, block).await?;
+                let lost = lost.map(stored).transpose()?;
+                let grant = propose(&mut tx, &conversation, (shard, epoch), block, lost).await?;
                 tx.commit().await?;
-                Ok(LeaseGrant::Granted(Lease { from: read(lease.0)?, to: read(lease.1)? }))
+                Ok(grant)
             })
         })
         .await
@@ -170,10 +177,10 @@ async fn epoch_lives(tx: &mut PgConnection, shard: ShardId, epoch: i64) -> Resul
 async fn propose(
     tx: &mut PgConnection,
     conversation: &ConversationId,
-    shard: ShardId,
-    epoch: i64,
+    (shard, epoch): (ShardId, i64),
     block: i64,
-) -> Result<(i64, i64), Fault> {
+    lost: Option<i64>,
+) -> Result<LeaseGrant, Fault> {
     let newest: Option<(i64, i64, i64, String, Option<i64>)> = sqlx::query_as(
         "SELECT from_seq, to_seq, epoch, state, end_seq FROM leases WHERE conv_id = $1 ORDER BY from_seq DESC LIMIT 1 FOR UPDATE",
     )
@@ -190,8 +197,9 @@ async fn propose(
     .await?;
     let from = match newest {
         None => head + 1,
-        Some((from, to, of_epoch, state, _)) if state == "proposed" && of_epoch == epoch => return Ok((from, to)),
         Some((_, _, _, _, Some(end))) => head.max(end) + 1,
+        Some((from, to, of_epoch, state, _)) if state == "proposed" && of_epoch == epoch => return granted(from, to),
+        Some((from, _, of_epoch, _, _)) if of_epoch == epoch && lost != Some(from) => return Ok(LeaseGrant::Installed(read(from)?)),
         Some((from, to, _, _, None)) => {
             close_lost(tx, conversation, from, to, head).await?;
             head.max(to) + 1
@@ -212,7 +220,11 @@ async fn propose(
     .bind(epoch)
     .execute(&mut *tx)
     .await?;
-    Ok((from, to))
+    granted(from, to)
+}
+
+fn granted(from: i64, to: i64) -> Result<LeaseGrant, Fault> {
+    Ok(LeaseGrant::Granted(Lease { from: read(from)?, to: read(to)? }))
 }
 
 /// Declares void what a lost lease may have given out above the archived head, and ends it.

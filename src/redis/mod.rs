@@ -8,6 +8,7 @@ pub mod close_conversation;
 pub mod commit_change;
 pub mod conversation_head;
 pub mod deliver_events;
+pub mod discard_conversation;
 pub mod drop_conversation;
 pub mod error;
 pub mod event_log;

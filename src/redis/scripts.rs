@@ -2,10 +2,10 @@
 
 use super::link::Script;
 use super::{
-    ack_cursor, advance_cursor, advance_read, close_conversation, commit_change, deliver_events, drop_conversation, extend_lease,
-    find_message, forget_left, install_conversation, lease_shard, mark_offset, open_conversation, open_epoch, read_aside, read_backlog,
-    read_conversation, read_index, read_intervals, read_log, read_members, read_messages, read_shard, register_streams, register_worker,
-    release_shard, reopen_conversation, send_message, touch_index, trim_window, wake_gateway,
+    ack_cursor, advance_cursor, advance_read, close_conversation, commit_change, deliver_events, discard_conversation, drop_conversation,
+    extend_lease, find_message, forget_left, install_conversation, lease_shard, mark_offset, open_conversation, open_epoch, read_aside,
+    read_backlog, read_conversation, read_index, read_intervals, read_log, read_members, read_messages, read_shard, register_streams,
+    register_worker, release_shard, reopen_conversation, send_message, touch_index, trim_window, wake_gateway,
 };
 
 /// All scripts, in alphabetical order of their names; each stands beside its typed function.
@@ -16,6 +16,7 @@ pub static ALL: &[&Script] = &[
     &close_conversation::SCRIPT,
     &commit_change::SCRIPT,
     &deliver_events::SCRIPT,
+    &discard_conversation::SCRIPT,
     &drop_conversation::SCRIPT,
     &extend_lease::SCRIPT,
     &find_message::SCRIPT,

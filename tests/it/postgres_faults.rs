@@ -27,7 +27,7 @@ async fn callers_that_go_away_leave_no_transaction_behind() {
         let batch = batch_of(&source, vec![text(&conv, round + 1, "ann", &format!("k{round}"))]);
         let patience = Duration::from_micros(round * 150);
         let _ = tokio::time::timeout(patience, db.archive.write_batch(&batch)).await;
-        let _ = tokio::time::timeout(patience, db.archive.take_lease(&conv, ShardId(0), 0, 10)).await;
+        let _ = tokio::time::timeout(patience, db.archive.take_lease(&conv, ShardId(0), 0, 10, None)).await;
         let _ = tokio::time::timeout(patience, db.archive.load_conversation(&conv, 10)).await;
         if round % 10 == 4 {
             blocker.execute("ROLLBACK").await.unwrap();

@@ -85,6 +85,10 @@ async fn askers_at_once_agree_on_an_epoch() {
 enum Step {
     /// Epoch, block, expected from and to.
     Take(u64, u64, u64, u64),
+    /// Epoch, the lease that is said to be lost, expected from and to of a block of 50.
+    Lost(u64, u64, u64, u64),
+    /// Epoch, the lease that is said to be lost, the first number of the one that is found installed.
+    Late(u64, Option<u64>, u64),
     Closed(u64),
     Mark(u64, bool),
     Extend(u64, u64, Option<u64>),
@@ -102,11 +106,18 @@ async fn run(name: &str, steps: Vec<Step>, voids: &[(u64, u64)]) {
         let at = format!("{name}, step {place}");
         match step {
             Step::Take(epoch, block, from, to) => {
-                let grant = db.archive.take_lease(&conv, SHARD, epoch, block).await.unwrap();
+                let grant = db.archive.take_lease(&conv, SHARD, epoch, block, None).await.unwrap();
                 assert_eq!(grant, LeaseGrant::Granted(Lease { from, to }), "{at}");
             }
+            Step::Lost(epoch, lost, from, to) => {
+                let grant = db.archive.take_lease(&conv, SHARD, epoch, 50, Some(lost)).await.unwrap();
+                assert_eq!(grant, LeaseGrant::Granted(Lease { from, to }), "{at}");
+            }
+            Step::Late(epoch, lost, from) => {
+                assert_eq!(db.archive.take_lease(&conv, SHARD, epoch, 50, lost).await.unwrap(), LeaseGrant::Installed(from), "{at}");
+            }
             Step::Closed(epoch) => {
-                assert_eq!(db.archive.take_lease(&conv, SHARD, epoch, 10).await.unwrap(), LeaseGrant::EpochClosed, "{at}");
+                assert_eq!(db.archive.take_lease(&conv, SHARD, epoch, 10, None).await.unwrap(), LeaseGrant::EpochClosed, "{at}");
             }
             Step::Mark(from, expected) => assert_eq!(db.archive.mark_lease_installed(&conv, from).await.unwrap(), expected, "{at}"),
             Step::Extend(epoch, block, to) => assert_eq!(db.archive.extend_lease(&conv, epoch, block).await.unwrap(), to, "{at}"),
@@ -133,10 +144,32 @@ async fn voids_of(db: &Database) -> Vec<(u64, u64)> {
 }
 
 #[tokio::test]
-async fn before_the_mark_the_same_block_and_after_it_the_next() {
-    use Step::{Mark, Take};
-    let steps = vec![Take(0, 100, 1, 100), Take(0, 500, 1, 100), Mark(1, true), Mark(1, true), Take(0, 50, 101, 150), Mark(1, false)];
-    run("before-the-mark", steps, &[(1, 100)]).await;
+async fn before_the_mark_the_same_block_and_after_it_a_second_look() {
+    use Step::{Late, Lost, Mark, Take};
+    let steps = vec![
+        Take(0, 100, 1, 100),
+        Take(0, 500, 1, 100),
+        // Said to be lost, but not even installed.
+        Lost(0, 1, 1, 100),
+        Mark(1, true),
+        Mark(1, true),
+        // Late: found the conversation cold before the other one installed it. Nothing becomes void.
+        Late(0, None, 1),
+        Late(0, Some(7), 1),
+    ];
+    run("late", steps, &[]).await;
+    let steps = vec![
+        Take(0, 100, 1, 100),
+        Mark(1, true),
+        Lost(0, 1, 101, 150),
+        // A second one that lost the same: the same block.
+        Lost(0, 1, 101, 150),
+        Mark(1, false),
+        Mark(101, true),
+        // A third one that comes late with the old loss.
+        Late(0, Some(1), 101),
+    ];
+    run("missing", steps, &[(1, 100)]).await;
 }
 
 #[tokio::test]
@@ -217,22 +250,22 @@ async fn a_number_that_stands_aside_is_taken() {
     let mut batch = batch_of(&source, vec![text(&conv, 1, "ann", "k1")]);
     batch.conversations = vec![crate::postgres_database::conversation_row(&conv, History::All, 2)];
     db.archive.write_batch(&batch).await.unwrap();
-    let grant = db.archive.take_lease(&conv, SHARD, 0, 10).await.unwrap();
+    let grant = db.archive.take_lease(&conv, SHARD, 0, 10, None).await.unwrap();
     assert_eq!(grant, LeaseGrant::Granted(Lease { from: 3, to: 12 }));
 }
 
 #[tokio::test]
-async fn racing_askers_get_one_block_before_the_mark_and_one_next_after_it() {
+async fn racing_askers_get_one_block_before_the_mark_and_one_next_when_it_is_lost() {
     let db = database().await;
     db.open_shard(SHARD.0).await;
     let conv = conversation("race");
-    let race = |archive: Archive| {
+    let race = |archive: Archive, lost: Option<u64>| {
         let conv = conv.clone();
         async move {
             let tasks: Vec<_> = (0..12)
                 .map(|_| {
                     let (archive, conv) = (archive.clone(), conv.clone());
-                    tokio::spawn(async move { archive.take_lease(&conv, SHARD, 0, 10_000).await.unwrap() })
+                    tokio::spawn(async move { archive.take_lease(&conv, SHARD, 0, 10_000, lost).await.unwrap() })
                 })
                 .collect();
             let mut got = Vec::new();
@@ -243,9 +276,10 @@ async fn racing_askers_get_one_block_before_the_mark_and_one_next_after_it() {
         }
     };
     let granted = |from, to| LeaseGrant::Granted(Lease { from, to });
-    assert!(race(db.archive.clone()).await.iter().all(|g| *g == granted(1, 10_000)));
+    assert!(race(db.archive.clone(), None).await.iter().all(|g| *g == granted(1, 10_000)));
     assert!(db.archive.mark_lease_installed(&conv, 1).await.unwrap());
-    assert!(race(db.archive.clone()).await.iter().all(|g| *g == granted(10_001, 20_000)));
+    assert!(race(db.archive.clone(), None).await.iter().all(|g| *g == LeaseGrant::Installed(1)));
+    assert!(race(db.archive.clone(), Some(1)).await.iter().all(|g| *g == granted(10_001, 20_000)));
 }
 
 #[tokio::test]
@@ -257,12 +291,12 @@ async fn an_epoch_cannot_be_closed_under_a_lease_that_is_being_taken() {
         let conv = conversation(&format!("r{round}"));
         let server: &'static str = if round % 2 == 0 { "s2" } else { "s3" };
         let (a, b, c) = (db.archive.clone(), db.archive.clone(), conv.clone());
-        let lease = tokio::spawn(async move { a.take_lease(&c, SHARD, round, 10).await.unwrap() });
+        let lease = tokio::spawn(async move { a.take_lease(&c, SHARD, round, 10, None).await.unwrap() });
         let grant = tokio::spawn(async move { b.grant_epoch(SHARD, server, None, 1).await.unwrap() });
         let (lease, grant) = (lease.await.unwrap(), grant.await.unwrap());
         assert_eq!(grant.epoch, round + 1);
         assert!(db.archive.mark_epoch_installed(SHARD, round + 1).await.unwrap());
-        let next = db.archive.take_lease(&conv, SHARD, round + 1, 10).await.unwrap();
+        let next = db.archive.take_lease(&conv, SHARD, round + 1, 10, None).await.unwrap();
         let from = if lease == LeaseGrant::EpochClosed { 1 } else { 11 };
         assert_eq!(next, LeaseGrant::Granted(Lease { from, to: from + 9 }), "{lease:?}");
     }
