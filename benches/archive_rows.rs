@@ -45,7 +45,7 @@ async fn measure() {
     let url = server.url("postgres").replace("127.0.0.1", &directory.replace('/', "%2F"));
     let archive = Archive::connect(&url, 2).unwrap();
     archive.migrate().await.unwrap();
-    archive.grant_epoch(ShardId(0), "s", None, 1).await.unwrap();
+    archive.grant_epoch(ShardId(0), "s", None, None, 1).await.unwrap();
     let mut copying = PgConnection::connect(&url).await.unwrap();
     copying.execute(SAME_SHAPE).await.unwrap();
 

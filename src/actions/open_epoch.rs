@@ -3,6 +3,7 @@
 use super::Stores;
 use crate::domain::ids::ShardId;
 use crate::domain::refusal::Refusal;
+use crate::postgres::EpochGrant;
 use crate::redis::open_epoch::{install_epoch, look_at_shard, open_epoch};
 
 /// Rounds after which opening is left to the next caller: each ends early when another process opens the same shard.
@@ -17,27 +18,35 @@ const ROUNDS_MAX: u32 = 5;
 /// # Errors
 /// [`Refusal::Unavailable`] when a store is away.
 pub async fn open_shard(stores: &Stores, shard: ShardId) -> Result<u64, Refusal> {
+    let mut lost = None;
     for _ in 0..ROUNDS_MAX {
         let state = look_at_shard(&stores.link, shard).await?;
         if let Some(epoch) = state.current_epoch() {
             return Ok(epoch);
         }
         let held_here = state.epoch.filter(|_| state.opened_on.as_deref() == Some(&state.live));
-        let grant = stores.archive.grant_epoch(shard, &state.live, held_here, stores.clock.now()).await?;
-        if !install_epoch(&stores.link, shard, grant.epoch).await? {
+        let (epoch, fresh) = match stores.archive.grant_epoch(shard, &state.live, held_here, lost, stores.clock.now()).await? {
+            EpochGrant::Granted { epoch, fresh } => (epoch, fresh),
+            // Another process was quicker, or the server lost it: a second look tells.
+            EpochGrant::Standing(epoch) => {
+                lost = Some(epoch);
+                continue;
+            }
+        };
+        if !install_epoch(&stores.link, shard, epoch).await? {
             continue;
         }
-        stores.archive.mark_epoch_installed(shard, grant.epoch).await?;
+        stores.archive.mark_epoch_installed(shard, epoch).await?;
         super::archive_outbox::drain_shard(stores, shard).await.map_err(|error| {
             tracing::warn!(shard = shard.0, error = %error, "what the shard held of earlier epochs is not archived yet");
             Refusal::Unavailable("the archive cannot be reached")
         })?;
-        if open_epoch(&stores.link, shard, grant.epoch).await? {
-            if grant.fresh {
+        if open_epoch(&stores.link, shard, epoch).await? {
+            if fresh {
                 crate::metrics::EPOCHS_OPENED.add(&[], 1);
             }
-            tracing::info!(shard = shard.0, epoch = grant.epoch, "shard epoch opened");
-            return Ok(grant.epoch);
+            tracing::info!(shard = shard.0, epoch, "shard epoch opened");
+            return Ok(epoch);
         }
     }
     Err(Refusal::Unavailable("the live store is changing"))

@@ -9,20 +9,28 @@ use super::connection::{Archive, read, stored};
 use super::error::{ArchiveError, Fault};
 use crate::domain::ids::{Millis, ShardId};
 
-/// The epoch in which a server may give out numbers of a shard.
+/// The answer to [`Archive::grant_epoch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EpochGrant {
-    /// The epoch.
-    pub epoch: u64,
-    /// Whether it is still to be installed in Redis: everything the shard's server holds of older epochs is not to be trusted.
-    pub fresh: bool,
+pub enum EpochGrant {
+    /// The epoch in which the server may give out numbers.
+    Granted {
+        /// The epoch.
+        epoch: u64,
+        /// Whether it is still to be installed in Redis: everything the shard's server holds of older epochs is not to be trusted.
+        fresh: bool,
+    },
+    /// This epoch was installed on this very server. If the server does not hold it now, it is lost: ask again and say so.
+    Standing(u64),
 }
 
 impl Archive {
-    /// Grants an epoch of a shard to the server `server_id` (its live `master_replid`), whose memory names `redis_epoch`.
+    /// Grants an epoch of a shard to the server `server_id` (its live `master_replid`), whose memory names `redis_epoch`. `lost` is the
+    /// epoch that an earlier call found standing and that the server did not hold after that.
     ///
     /// The same server asking again before [`Archive::mark_epoch_installed`] gets the same epoch; afterwards it keeps it if it still
-    /// knows it. In every other case the next epoch is opened, and the one before is closed from that moment on.
+    /// holds it. Who asks after the mark without it may only be late: it looked before another one installed it, and an epoch opened now
+    /// would make every lease of the living one a void. So it is told to look once more; what is missing after the mark is lost, as it
+    /// was installed before. In every other case the next epoch is opened, and the one before is closed from that moment on.
     ///
     /// # Errors
     /// When the archive does not answer; then nothing is decided that a later call would not tell.
@@ -31,6 +39,7 @@ impl Archive {
         shard: ShardId,
         server_id: &str,
         redis_epoch: Option<u64>,
+        lost: Option<u64>,
         at: Millis,
     ) -> Result<EpochGrant, ArchiveError> {
         let server_id = server_id.to_owned();
@@ -53,10 +62,11 @@ impl Archive {
                         .fetch_one(&mut *tx)
                         .await?;
                 let installed = state == "installed";
-                let knows_it = redis_epoch.is_some_and(|known| i64::try_from(known).is_ok_and(|known| known == epoch));
+                let is_it = |named: Option<u64>| named.is_some_and(|named| i64::try_from(named).is_ok_and(|named| named == epoch));
                 let grant = match (holder == server_id, installed) {
-                    (true, false) => EpochGrant { epoch: read(epoch)?, fresh: true },
-                    (true, true) if knows_it => EpochGrant { epoch: read(epoch)?, fresh: false },
+                    (true, false) => EpochGrant::Granted { epoch: read(epoch)?, fresh: true },
+                    (true, true) if is_it(redis_epoch) => EpochGrant::Granted { epoch: read(epoch)?, fresh: false },
+                    (true, true) if !is_it(lost) => EpochGrant::Standing(read(epoch)?),
                     _ => {
                         sqlx::query(
                             "UPDATE shard_epochs SET epoch = $2, server_id = $3, state = 'opening', opened_at_ms = $4 WHERE shard = $1",
@@ -67,7 +77,7 @@ impl Archive {
                         .bind(at)
                         .execute(&mut *tx)
                         .await?;
-                        EpochGrant { epoch: read(epoch + 1)?, fresh: true }
+                        EpochGrant::Granted { epoch: read(epoch + 1)?, fresh: true }
                     }
                 };
                 tx.commit().await?;

@@ -3,7 +3,7 @@
 use seqline::domain::conversation::History;
 use seqline::domain::ids::{ClientKey, ShardId};
 use seqline::domain::message::MessageKind;
-use seqline::postgres::{ArchiveBatch, ArchiveError, BatchOutcome, Conflict, KeyConflict, ReadRow, Source};
+use seqline::postgres::{ArchiveBatch, ArchiveError, BatchOutcome, Conflict, EpochGrant, KeyConflict, ReadRow, Source};
 use sqlx::Executor as _;
 use uuid::Uuid;
 
@@ -123,7 +123,7 @@ async fn nothing_of_a_closed_epoch_gets_in() {
     let lives = db.open_shard(0).await;
     let closed = db.open_shard(1).await;
     let conv = conversation("c");
-    assert!(db.archive.grant_epoch(ShardId(1), "s2", None, 1).await.unwrap().fresh);
+    assert_eq!(db.new_epoch(1, "s2").await, 1);
     let never = Source { shard: ShardId(9), epoch: 0, server_id: "s1".into() };
     let other_server = Source { server_id: "s0".into(), ..lives.clone() };
     for (sources, stale) in [
@@ -158,11 +158,11 @@ async fn an_epoch_is_not_opened_under_a_batch() {
     let writing = tokio::spawn(async move { archive.write_batch(&batch).await });
     wait_for(&db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'", 1).await;
     let archive = db.archive.clone();
-    let opening = tokio::spawn(async move { archive.grant_epoch(ShardId(0), "s2", None, 1).await });
+    let opening = tokio::spawn(async move { archive.grant_epoch(ShardId(0), "s2", None, None, 1).await });
     wait_for(&db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'", 2).await;
     blocker.execute("ROLLBACK").await.unwrap();
     assert_eq!(writing.await.unwrap().unwrap().inserted, 1);
-    assert_eq!(opening.await.unwrap().unwrap().epoch, 1);
+    assert_eq!(opening.await.unwrap().unwrap(), EpochGrant::Granted { epoch: 1, fresh: true });
 }
 
 async fn wait_for(db: &crate::postgres_database::Database, sql: &'static str, at_least: i64) {

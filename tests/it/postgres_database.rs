@@ -1,58 +1,29 @@
-//! One private Postgres for all tests that run at the same time, and a fresh, migrated database in it for each.
-
-use std::sync::{Arc, Weak};
+//! A fresh, migrated database with an archive on it, and rows as gateways would make them.
 
 use seqline::domain::ids::{ClientKey, ConversationId, Seq, ShardId, UserId};
 use seqline::domain::message::{Message, MessageKind};
-use seqline::embedded::{PostgresOptions, PostgresServer, TempFolder, random_word};
-use seqline::postgres::{Archive, ArchiveBatch, ConversationFacts, ConversationRow, MemberRow, Source};
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
-use tokio::sync::Mutex;
+use seqline::postgres::{Archive, ArchiveBatch, ConversationFacts, ConversationRow, EpochGrant, MemberRow, Source};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
-static SHARED: Mutex<Weak<Shared>> = Mutex::const_new(Weak::new());
-
-struct Shared {
-    server: PostgresServer,
-    _folder: TempFolder,
-}
+use crate::harness::TestDatabase;
 
 /// A database of one's own.
 pub struct Database {
     pub archive: Archive,
-    pub url: String,
-    _shared: Arc<Shared>,
+    database: TestDatabase,
 }
 
-/// Makes a database and applies the migrations.
+/// Makes one.
 pub async fn database() -> Database {
-    let shared = {
-        let mut weak = SHARED.lock().await;
-        match weak.upgrade() {
-            Some(shared) => shared,
-            None => {
-                let folder = TempFolder::new("archive").unwrap();
-                let options = PostgresOptions { throw_away: true, connections: Some(200), ..PostgresOptions::default() };
-                let server = PostgresServer::start(folder.path(), &options).await.unwrap();
-                let shared = Arc::new(Shared { server, _folder: folder });
-                *weak = Arc::downgrade(&shared);
-                shared
-            }
-        }
-    };
-    let name = format!("t_{}", random_word(12).to_lowercase());
-    let mut admin = PgConnection::connect(&shared.server.url("postgres")).await.unwrap();
-    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut admin).await.unwrap();
-    let url = shared.server.url(&name);
-    let archive = Archive::connect(&url, 8).unwrap();
-    archive.migrate().await.unwrap();
-    Database { archive, url, _shared: shared }
+    let database = TestDatabase::migrated().await;
+    Database { archive: Archive::connect(database.url(), 8).unwrap(), database }
 }
 
 impl Database {
     /// A connection past the archive.
     pub async fn connection(&self) -> PgConnection {
-        PgConnection::connect(&self.url).await.unwrap()
+        self.database.connect().await
     }
 
     /// One number from one statement.
@@ -62,9 +33,17 @@ impl Database {
 
     /// Opens and installs epoch 0 of a shard for server `s1`.
     pub async fn open_shard(&self, shard: u16) -> Source {
-        let grant = self.archive.grant_epoch(ShardId(shard), "s1", None, 1).await.unwrap();
-        assert!(self.archive.mark_epoch_installed(ShardId(shard), grant.epoch).await.unwrap());
-        Source { shard: ShardId(shard), epoch: grant.epoch, server_id: "s1".into() }
+        let epoch = self.new_epoch(shard, "s1").await;
+        assert!(self.archive.mark_epoch_installed(ShardId(shard), epoch).await.unwrap());
+        Source { shard: ShardId(shard), epoch, server_id: "s1".into() }
+    }
+
+    /// Opens the next epoch of a shard for a server that had none.
+    pub async fn new_epoch(&self, shard: u16, server: &str) -> u64 {
+        match self.archive.grant_epoch(ShardId(shard), server, None, None, 1).await.unwrap() {
+            EpochGrant::Granted { epoch, fresh: true } => epoch,
+            other => panic!("{other:?}"),
+        }
     }
 }
 

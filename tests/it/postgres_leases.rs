@@ -1,7 +1,5 @@
 //! Epochs and leases: who may give out which numbers, and what a loss leaves behind.
 
-use std::sync::Arc;
-
 use seqline::domain::ids::ShardId;
 use seqline::postgres::{Archive, Claim, EpochGrant, Lease, LeaseGrant};
 
@@ -23,13 +21,18 @@ async fn an_installation_keeps_its_numbers() {
 }
 
 enum Ask {
+    /// Server, the epoch it holds, the expected epoch and whether it is fresh.
     Grant(&'static str, Option<u64>, u64, bool),
+    /// Server, the epoch it holds, the epoch it lost, the expected new one.
+    Lost(&'static str, Option<u64>, u64, u64),
+    /// Server, the epoch it holds, the one that is found standing.
+    Late(&'static str, Option<u64>, u64),
     Mark(u64, bool),
 }
 
 #[tokio::test]
-async fn an_epoch_is_granted_once_and_kept_only_by_who_knows_it() {
-    use Ask::{Grant, Mark};
+async fn an_epoch_is_granted_once_and_kept_only_by_who_holds_it() {
+    use Ask::{Grant, Late, Lost, Mark};
     let steps = [
         // The first server, asking twice before it installed; a gateway that crashed in between changes nothing.
         Grant("a", None, 0, true),
@@ -37,13 +40,18 @@ async fn an_epoch_is_granted_once_and_kept_only_by_who_knows_it() {
         Mark(0, true),
         Mark(0, true),
         Grant("a", Some(0), 0, false),
-        // The same server that forgot: what it holds went back in time.
-        Grant("a", None, 1, true),
+        // Late: it looked before the first one installed.
+        Late("a", None, 0),
+        Grant("a", Some(0), 0, false),
+        // The same server that forgot, looking twice: what it holds went back in time.
+        Late("a", None, 0),
+        Lost("a", None, 0, 1),
         Mark(0, false),
-        Grant("a", Some(0), 1, true),
+        // A second one with the same loss gets the same epoch; one that comes later is late again.
+        Lost("a", None, 0, 1),
         Mark(1, true),
-        // Its memory names an older epoch than the table.
-        Grant("a", Some(0), 2, true),
+        Late("a", Some(0), 1),
+        Lost("a", Some(0), 1, 2),
         Mark(2, true),
         // Another server, which brought the epoch along in its copy of the data.
         Grant("b", Some(2), 3, true),
@@ -52,14 +60,21 @@ async fn an_epoch_is_granted_once_and_kept_only_by_who_knows_it() {
         Mark(3, false),
         Mark(4, true),
         Grant("c", Some(4), 4, false),
-        Grant("c", Some(u64::MAX), 5, true),
+        Late("c", Some(u64::MAX), 4),
     ];
     let db = database().await;
     for (place, step) in steps.into_iter().enumerate() {
+        let grant = async |server, held, lost| db.archive.grant_epoch(SHARD, server, held, lost, 1).await.unwrap();
         match step {
-            Grant(server, known, epoch, fresh) => {
-                let grant = db.archive.grant_epoch(SHARD, server, known, 1).await.unwrap();
-                assert_eq!(grant, EpochGrant { epoch, fresh }, "step {place}");
+            Grant(server, held, epoch, fresh) => {
+                assert_eq!(grant(server, held, None).await, EpochGrant::Granted { epoch, fresh }, "step {place}");
+            }
+            Lost(server, held, lost, epoch) => {
+                assert_eq!(grant(server, held, Some(lost)).await, EpochGrant::Granted { epoch, fresh: true }, "step {place}");
+            }
+            Late(server, held, standing) => {
+                assert_eq!(grant(server, held, None).await, EpochGrant::Standing(standing), "step {place}");
+                assert_eq!(grant(server, held, Some(standing + 7)).await, EpochGrant::Standing(standing), "step {place}");
             }
             Mark(epoch, expected) => {
                 assert_eq!(db.archive.mark_epoch_installed(SHARD, epoch).await.unwrap(), expected, "step {place}");
@@ -71,14 +86,16 @@ async fn an_epoch_is_granted_once_and_kept_only_by_who_knows_it() {
 #[tokio::test]
 async fn askers_at_once_agree_on_an_epoch() {
     let db = database().await;
-    let archive = Arc::new(db.archive.clone());
-    let ask = |server: &'static str| {
-        let archive = Arc::clone(&archive);
-        async move { archive.grant_epoch(SHARD, server, None, 1).await.unwrap().epoch }
+    let ask = |lost: Option<u64>| {
+        let archive = db.archive.clone();
+        async move { archive.grant_epoch(SHARD, "a", None, lost, 1).await.unwrap() }
     };
-    let mut tasks: Vec<_> = (0..8).map(|_| tokio::spawn(ask("a"))).collect();
-    for task in tasks.drain(..) {
-        assert_eq!(task.await.unwrap(), 0);
+    for (lost, epoch) in [(None, 0), (Some(0), 1)] {
+        let tasks: Vec<_> = (0..8).map(|_| tokio::spawn(ask(lost))).collect();
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), EpochGrant::Granted { epoch, fresh: true });
+        }
+        assert!(db.archive.mark_epoch_installed(SHARD, epoch).await.unwrap());
     }
 }
 
@@ -128,8 +145,8 @@ async fn run(name: &str, steps: Vec<Step>, voids: &[(u64, u64)]) {
                 assert!(db.archive.write_batch(&batch_of(&source, messages)).await.unwrap().stale.is_empty(), "{at}");
             }
             Step::NewEpoch(server) => {
-                let grant = db.archive.grant_epoch(SHARD, server, None, 1).await.unwrap();
-                assert!(grant.fresh && db.archive.mark_epoch_installed(SHARD, grant.epoch).await.unwrap(), "{at}");
+                let epoch = db.new_epoch(SHARD.0, server).await;
+                assert!(db.archive.mark_epoch_installed(SHARD, epoch).await.unwrap(), "{at}");
                 source.server_id = server.into();
             }
         }
@@ -182,8 +199,16 @@ async fn a_lost_lease_leaves_a_void_above_the_archived_head() {
     // Used up to its last number: nothing is lost.
     run("used-up", vec![Take(0, 3, 1, 3), Mark(1, true), Write(0, 1, 3), NewEpoch("s2"), Take(1, 5, 4, 8)], &[]).await;
     // Two losses leave two voids.
-    let twice =
-        vec![Take(0, 10, 1, 10), Mark(1, true), NewEpoch("s2"), Take(1, 10, 11, 20), Mark(11, true), Write(1, 11, 12), Take(1, 1, 21, 21)];
+    let twice = vec![
+        Take(0, 10, 1, 10),
+        Mark(1, true),
+        NewEpoch("s2"),
+        Take(1, 10, 11, 20),
+        Mark(11, true),
+        Write(1, 11, 12),
+        NewEpoch("s3"),
+        Take(2, 1, 21, 21),
+    ];
     run("lost-twice", twice, &[(1, 10), (13, 20)]).await;
 }
 
@@ -292,9 +317,9 @@ async fn an_epoch_cannot_be_closed_under_a_lease_that_is_being_taken() {
         let server: &'static str = if round % 2 == 0 { "s2" } else { "s3" };
         let (a, b, c) = (db.archive.clone(), db.archive.clone(), conv.clone());
         let lease = tokio::spawn(async move { a.take_lease(&c, SHARD, round, 10, None).await.unwrap() });
-        let grant = tokio::spawn(async move { b.grant_epoch(SHARD, server, None, 1).await.unwrap() });
+        let grant = tokio::spawn(async move { b.grant_epoch(SHARD, server, None, None, 1).await.unwrap() });
         let (lease, grant) = (lease.await.unwrap(), grant.await.unwrap());
-        assert_eq!(grant.epoch, round + 1);
+        assert_eq!(grant, EpochGrant::Granted { epoch: round + 1, fresh: true });
         assert!(db.archive.mark_epoch_installed(SHARD, round + 1).await.unwrap());
         let next = db.archive.take_lease(&conv, SHARD, round + 1, 10, None).await.unwrap();
         let from = if lease == LeaseGrant::EpochClosed { 1 } else { 11 };
