@@ -13,6 +13,7 @@ mod embedded;
 mod faulty_gateway;
 mod harness;
 mod house_rules;
+mod identity;
 mod lease_races;
 mod load_verdict;
 mod numbering;
