@@ -190,3 +190,94 @@ fn path_of_nul(value: &Value) -> Option<String> {
 fn join_path(head: &str, rest: &str) -> String {
     if rest.is_empty() || rest.starts_with('[') { format!("{head}{rest}") } else { format!("{head}.{rest}") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::conversation::{CreateConversation, MarkRead};
+    use crate::contract::message::SendMessage;
+
+    fn refused<T: DeserializeOwned + std::fmt::Debug>(body: impl AsRef<[u8]>) -> (u16, &'static str, Option<String>) {
+        match parse::<T>(body.as_ref()) {
+            Ok(value) => panic!("accepted as {value:?}"),
+            Err(problem) => (problem.status, problem.code.as_str(), problem.field.map(Cow::into_owned)),
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_is_400() {
+        for body in [
+            &b""[..],
+            b" ",
+            b"{",
+            b"null",
+            b"[]",
+            b"\"x\"",
+            br#"["k","text"]"#,
+            b"{'body':'x'}",
+            br#"{"body":"x",}"#,
+            br#"{"body":"x"} x"#,
+            br#"{"body":"\ud83c"}"#,
+            br#"{"body":"\udf08\ud83c"}"#,
+            br#"{"body":"a\ud83cb"}"#,
+            br#"{"media":["\ud83c"]}"#,
+            br#"{"nobody":1,"body":"\ud83c"}"#,
+            br#"{"nobody":"\ud83c"}"#,
+            b"{\"body\":\"\xff\"}",
+            b"{\"body\":\"\xed\xa0\xbc\"}",
+            b"{\"body\":\"a\x00b\"}",
+            b"{\"body\":\"a\nb\"}",
+            br#"{"body":NaN}"#,
+            b"\xef\xbb\xbf{}",
+        ] {
+            let (status, code, _) = refused::<SendMessage>(body);
+            assert_eq!((status, code), (400, "malformed_json"), "{}", String::from_utf8_lossy(body));
+        }
+        let deep = format!(r#"{{"media":{}{}}}"#, "[".repeat(5_000), "]".repeat(5_000));
+        assert_eq!(refused::<SendMessage>(deep).1, "malformed_json");
+    }
+
+    #[test]
+    fn fields_are_named() {
+        let unknown = |body: &str, field: &str| assert_eq!(refused::<SendMessage>(body), (422, "unknown_field", Some(field.into())), "{body}");
+        unknown(r#"{"bdoy":"x"}"#, "bdoy");
+        unknown(r#"{"body":"x","seq":1}"#, "seq");
+        unknown(r#"{"a b":1}"#, "a b");
+        let invalid = |body: &str, field: &str| assert_eq!(refused::<SendMessage>(body), (422, "invalid_field", Some(field.into())), "{body}");
+        invalid(r#"{"body":5}"#, "body");
+        invalid(r#"{"body":{"a":1}}"#, "body");
+        invalid(r#"{"kind":"poem"}"#, "kind");
+        invalid(r#"{"client_sent_at":"yesterday"}"#, "client_sent_at");
+        invalid(r#"{"client_sent_at":1764500000}"#, "client_sent_at");
+        invalid(r#"{"body":"x","body":"y"}"#, "body");
+        invalid(r#"{"body":"a\u0000b"}"#, "body");
+        invalid(r#"{"client_id":"\u0000"}"#, "client_id");
+        invalid(r#"{"share":{"type":"a","id":["x","\u0000"]}}"#, "share.id[1]");
+        assert_eq!(refused::<CreateConversation>(r#"{"kind":"group","members":["a",5]}"#), (422, "invalid_field", Some("members[1]".into())));
+        assert_eq!(refused::<CreateConversation>(r#"{"peer":"a"}"#), (422, "invalid_field", Some("kind".into())));
+        for body in [r#"{"seq":-1}"#, r#"{"seq":"5"}"#, r#"{"seq":1.5}"#, r#"{"seq":1e400}"#, r#"{"seq":18446744073709551616}"#, r#"{"seq":null}"#, "{}"] {
+            let (status, _, field) = refused::<MarkRead>(body);
+            assert!(matches!((status, field.as_deref()), (422, Some("seq")) | (400, None)), "{body}: {status} {field:?}");
+        }
+    }
+
+    #[test]
+    fn an_escaped_backslash_is_not_an_escape() {
+        let read = parse::<SendMessage>(br#"{"body":"\\u0000 \\\\ \u00e9 \ud83c\udf08"}"#).map(|m| m.body);
+        assert_eq!(read, Ok(Some("\\u0000 \\\\ \u{e9} \u{1F308}".into())));
+        assert_eq!(refused::<SendMessage>(br#"{"body":"\\\u0000"}"#).1, "invalid_field");
+    }
+
+    #[test]
+    fn a_number_beyond_what_clients_read_exactly_is_clamped() {
+        assert_eq!(parse::<MarkRead>(br#"{"seq":9007199254740993}"#).map(|m| m.seq), Ok((1 << 53) - 1));
+    }
+
+    #[test]
+    fn sentences_hold_nothing_of_the_text() {
+        for body in [r#"{"body":{"secret":1}}"#, r#"{"kind":"secret"}"#, r#"{"client_sent_at":"secret"}"#, r#"{"body":"secret"x}"#] {
+            let detail = parse::<SendMessage>(body.as_bytes()).map_err(|p| p.detail);
+            assert!(detail.as_ref().is_err_and(|d| !d.contains("secret")), "{detail:?}");
+        }
+    }
+}
