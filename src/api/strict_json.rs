@@ -239,11 +239,13 @@ mod tests {
 
     #[test]
     fn fields_are_named() {
-        let unknown = |body: &str, field: &str| assert_eq!(refused::<SendMessage>(body), (422, "unknown_field", Some(field.into())), "{body}");
+        let unknown =
+            |body: &str, field: &str| assert_eq!(refused::<SendMessage>(body), (422, "unknown_field", Some(field.into())), "{body}");
         unknown(r#"{"bdoy":"x"}"#, "bdoy");
         unknown(r#"{"body":"x","seq":1}"#, "seq");
         unknown(r#"{"a b":1}"#, "a b");
-        let invalid = |body: &str, field: &str| assert_eq!(refused::<SendMessage>(body), (422, "invalid_field", Some(field.into())), "{body}");
+        let invalid =
+            |body: &str, field: &str| assert_eq!(refused::<SendMessage>(body), (422, "invalid_field", Some(field.into())), "{body}");
         invalid(r#"{"body":5}"#, "body");
         invalid(r#"{"body":{"a":1}}"#, "body");
         invalid(r#"{"kind":"poem"}"#, "kind");
@@ -253,9 +255,20 @@ mod tests {
         invalid(r#"{"body":"a\u0000b"}"#, "body");
         invalid(r#"{"client_id":"\u0000"}"#, "client_id");
         invalid(r#"{"share":{"type":"a","id":["x","\u0000"]}}"#, "share.id[1]");
-        assert_eq!(refused::<CreateConversation>(r#"{"kind":"group","members":["a",5]}"#), (422, "invalid_field", Some("members[1]".into())));
+        assert_eq!(
+            refused::<CreateConversation>(r#"{"kind":"group","members":["a",5]}"#),
+            (422, "invalid_field", Some("members[1]".into()))
+        );
         assert_eq!(refused::<CreateConversation>(r#"{"peer":"a"}"#), (422, "invalid_field", Some("kind".into())));
-        for body in [r#"{"seq":-1}"#, r#"{"seq":"5"}"#, r#"{"seq":1.5}"#, r#"{"seq":1e400}"#, r#"{"seq":18446744073709551616}"#, r#"{"seq":null}"#, "{}"] {
+        for body in [
+            r#"{"seq":-1}"#,
+            r#"{"seq":"5"}"#,
+            r#"{"seq":1.5}"#,
+            r#"{"seq":1e400}"#,
+            r#"{"seq":18446744073709551616}"#,
+            r#"{"seq":null}"#,
+            "{}",
+        ] {
             let (status, _, field) = refused::<MarkRead>(body);
             assert!(matches!((status, field.as_deref()), (422, Some("seq")) | (400, None)), "{body}: {status} {field:?}");
         }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
-use clap::Parser;
 use reqwest::Method;
 use seqline::api::{self, AppState, layers};
 use seqline::delivery::OpenStreams;
@@ -19,13 +18,7 @@ use tower::ServiceExt;
 
 use crate::harness::client::pair;
 use crate::harness::user::{SECRET, now_s, token};
-use crate::harness::{Answer, Client, PrivateRedis, RedisKind, TestDatabase, User, eventually};
-
-#[derive(Parser)]
-struct Alone {
-    #[command(flatten)]
-    settings: Settings,
-}
+use crate::harness::{Answer, Client, PrivateRedis, RedisKind, TestDatabase, User, eventually, stores};
 
 /// One gateway on stores of its own.
 struct Door {
@@ -37,15 +30,9 @@ struct Door {
 }
 
 fn settings(redis: &PrivateRedis, database: &TestDatabase, more: &[&str]) -> Settings {
-    let secrets = format!("--jwt-hs256-secrets={}", "-");
-    let (redis, database) = (format!("--redis-url={}", redis.url()), format!("--database-url={}", database.url()));
-    let mut flags = vec!["seqline", &secrets, &redis, &database, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"];
-    flags.extend(["--shards=8", "--partitions=16", "--database-connections=4", "--drain-ms=2000"]);
+    let mut flags = vec!["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--drain-ms", "2000"];
     flags.extend(more);
-    let mut settings = Alone::try_parse_from(flags).unwrap().settings;
-    // The secret of the tests holds a comma, which would be two secrets on a command line.
-    settings.jwt_hs256_secrets = vec![SECRET.to_owned()];
-    settings
+    stores::settings(&redis.url(), database.url(), &flags)
 }
 
 impl Door {
@@ -108,7 +95,8 @@ async fn every_refusal_is_a_problem() {
     door.client(&ann).send_to_peer("bob", "k1", "hello").await.expect(201);
 
     // No such address, no such method.
-    for path in ["/", "/v1", "/v2/events", "/v1/conversations/", "/metrics", "/readyz", "/healthz", "/v1/conversations/x/y/z", "//", "/%00"] {
+    for path in ["/", "/v1", "/v2/events", "/v1/conversations/", "/metrics", "/readyz", "/healthz", "/v1/conversations/x/y/z", "//", "/%00"]
+    {
         whole(&door.bare(Method::GET, path, &[], "").await, 404, "not_found");
     }
     let answer = door.bare(Method::DELETE, &messages, &[("authorization", &auth)], "").await;
@@ -116,7 +104,9 @@ async fn every_refusal_is_a_problem() {
     assert!(answer.header("allow").is_some_and(|allow| allow.contains("POST") && allow.contains("GET")), "{:?}", answer.headers);
 
     // Identity comes before everything that a body could do wrong.
-    for (method, path) in [(Method::GET, "/v1/conversations"), (Method::POST, "/v1/conversations"), (Method::GET, "/v1/unread"), (Method::GET, "/v1/events")] {
+    for (method, path) in
+        [(Method::GET, "/v1/conversations"), (Method::POST, "/v1/conversations"), (Method::GET, "/v1/unread"), (Method::GET, "/v1/events")]
+    {
         whole(&door.bare(method, path, &[json_type], "{").await, 401, "unauthenticated");
     }
     let by_url = door.bare(Method::GET, &format!("/v1/unread?token={}", ann.token), &[], "").await;
@@ -154,24 +144,55 @@ async fn every_refusal_is_a_problem() {
         whole(&answer, 422, code);
         assert_eq!(answer.json["field"], field, "{body}");
     }
-    for query in ["limit=0", "limit=-1", "limit=201", "limit=2147483647", "limit=1e3", "limit=abc", "limit=", "before=x", "what=1", "limit=1&limit=2"] {
+    for query in [
+        "limit=0",
+        "limit=-1",
+        "limit=201",
+        "limit=2147483647",
+        "limit=1e3",
+        "limit=abc",
+        "limit=",
+        "before=x",
+        "what=1",
+        "limit=1&limit=2",
+    ] {
         let answer = door.client(&ann).history(&id, query).await;
         whole(&answer, 400, "invalid_parameter");
         assert_eq!(answer.json["field"], query.split('=').next().unwrap(), "{query}");
     }
-    whole(&door.client(&ann).post(&format!("{messages}?ack=maybe"), &json!({"client_id": "k2", "body": "x"})).await, 400, "invalid_parameter");
+    whole(
+        &door.client(&ann).post(&format!("{messages}?ack=maybe"), &json!({"client_id": "k2", "body": "x"})).await,
+        400,
+        "invalid_parameter",
+    );
 
     // Who is no member learns nothing, whatever stands in the body; but a body that is none at all says nothing about the conversation.
     let eve = door.client(&User::new("eve"));
-    for body in [json!({"client_id": "k", "body": "x"}), json!({"bdoy": 1}), json!({"client_id": "k", "body": "x".repeat(1_500)}), json!({})] {
+    for body in
+        [json!({"client_id": "k", "body": "x"}), json!({"bdoy": 1}), json!({"client_id": "k", "body": "x".repeat(1_500)}), json!({})]
+    {
         whole(&eve.post(&messages, &body).await, 404, "not_found");
         whole(&eve.patch(&conversation, &body).await, 404, "not_found");
     }
-    for path in [&conversation, &messages, &format!("{conversation}/members"), &format!("{messages}/1"), "/v1/conversations/single:00000000000000000000000000000000"] {
+    for path in [
+        &conversation,
+        &messages,
+        &format!("{conversation}/members"),
+        &format!("{messages}/1"),
+        "/v1/conversations/single:00000000000000000000000000000000",
+    ] {
         whole(&eve.get(path).await, 404, "not_found");
     }
     // Ids that nothing can have.
-    for path in ["/v1/conversations/what", "/v1/conversations/group:1", "/v1/conversations/single:ABC", "/v1/conversations/%FF", &format!("{messages}/0"), &format!("{messages}/x"), &format!("{messages}/18446744073709551616")] {
+    for path in [
+        "/v1/conversations/what",
+        "/v1/conversations/group:1",
+        "/v1/conversations/single:ABC",
+        "/v1/conversations/%FF",
+        &format!("{messages}/0"),
+        &format!("{messages}/x"),
+        &format!("{messages}/18446744073709551616"),
+    ] {
         whole(&door.client(&ann).get(path).await, 404, "not_found");
     }
     // After all of this nothing was sent.
@@ -199,7 +220,11 @@ async fn request_ids_are_taken_over_or_made() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn browsers_of_other_sites_stay_outside() {
     let closed = Door::open(&[]).await;
-    let preflight = [("origin", "https://app.example"), ("access-control-request-method", "POST"), ("access-control-request-headers", "authorization,content-type")];
+    let preflight = [
+        ("origin", "https://app.example"),
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "authorization,content-type"),
+    ];
     let answer = closed.bare(Method::OPTIONS, "/v1/conversations", &preflight, "").await;
     whole(&answer, 405, "method_not_allowed");
     assert_eq!(answer.header("access-control-allow-origin"), None);
@@ -317,7 +342,11 @@ async fn an_installation_keeps_its_shards() {
     let door = Door::open(&[]).await;
     for (more, name) in [("--shards=9", "SEQLINE_SHARDS"), ("--partitions=17", "SEQLINE_PARTITIONS")] {
         let mut other = settings(&door.redis, &door.database, &[]);
-        if name == "SEQLINE_SHARDS" { other.shards = 9 } else { other.partitions = 17 }
+        if name == "SEQLINE_SHARDS" {
+            other.shards = 9
+        } else {
+            other.partitions = 17
+        }
         let error = startup::start_gateway(other).await.unwrap_err().to_string();
         assert!(error.starts_with(name), "{more}: {error}");
     }

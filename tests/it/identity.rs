@@ -221,8 +221,12 @@ async fn an_hmac_made_with_a_public_key_is_refused() {
     let (ring, _file) = ring_of(&set_of(&[&key, &ed()])).await;
     let jwk = serde_json::to_value(&key.jwk).unwrap();
     let modulus = jwk["n"].as_str().unwrap();
-    let public: Vec<Vec<u8>> =
-        vec![modulus.as_bytes().to_vec(), URL_SAFE_NO_PAD.decode(modulus).unwrap(), jwk.to_string().into_bytes(), set_of(&[&key]).into_bytes()];
+    let public: Vec<Vec<u8>> = vec![
+        modulus.as_bytes().to_vec(),
+        URL_SAFE_NO_PAD.decode(modulus).unwrap(),
+        jwk.to_string().into_bytes(),
+        set_of(&[&key]).into_bytes(),
+    ];
     for bytes in public {
         let header = Header { kid: Some("rsa-1".into()), ..Header::new(Algorithm::HS256) };
         let token = jsonwebtoken::encode(&header, &claims(), &EncodingKey::from_secret(&bytes).unwrap()).unwrap();
@@ -240,7 +244,9 @@ async fn the_key_and_not_the_token_decides_the_algorithm() {
     // The token of one key under the id of another, and other algorithms of the same family.
     let (ring, _file) = ring_of(&set_of(&[&rsa(), &ec(), &ed()])).await;
     let key = rsa();
-    for (algorithm, kid) in [(Algorithm::RS256, "ec-1"), (Algorithm::RS384, "rsa-1"), (Algorithm::PS256, "rsa-1"), (Algorithm::RS512, "rsa-1")] {
+    for (algorithm, kid) in
+        [(Algorithm::RS256, "ec-1"), (Algorithm::RS384, "rsa-1"), (Algorithm::PS256, "rsa-1"), (Algorithm::RS512, "rsa-1")]
+    {
         let header = Header { kid: Some(kid.into()), ..Header::new(algorithm) };
         let token = jsonwebtoken::encode(&header, &claims(), &key.key).unwrap();
         assert!(ring.prove(&token, NOW).await.is_err(), "{algorithm:?} {kid}");
@@ -385,7 +391,14 @@ async fn before_the_first_set_nothing_is_said_about_tokens() {
 
 #[test]
 fn sets_come_from_files_https_or_loopback_only() {
-    for place in ["https://host.example/keys", "http://127.0.0.1:1/keys", "http://localhost/keys", "http://[::1]/keys", "/etc/keys.json", "keys.json"] {
+    for place in [
+        "https://host.example/keys",
+        "http://127.0.0.1:1/keys",
+        "http://localhost/keys",
+        "http://[::1]/keys",
+        "/etc/keys.json",
+        "keys.json",
+    ] {
         assert!(KeySource::new(place).is_ok(), "{place}");
     }
     for place in ["http://host.example/keys", "ftp://127.0.0.1/keys", "http://127.0.0.1.evil.example/keys"] {

@@ -7,6 +7,7 @@ use seqline::settings::{Role, Settings, shown_url, table};
 
 /// Settings alone, as `serve` takes them.
 #[derive(Parser)]
+#[command(args_override_self = true)]
 struct Alone {
     #[command(flatten)]
     settings: Settings,
@@ -137,7 +138,11 @@ fn stderr(output: &Output) -> String {
 
 #[test]
 fn a_wrong_setting_is_one_line_and_exit_code_two() {
-    let good = [("SEQLINE_REDIS_URL", "redis://127.0.0.1:1"), ("SEQLINE_DATABASE_URL", "postgres://a:hidden-word@127.0.0.1:1/x"), ("SEQLINE_JWT_HS256_SECRETS", SECRET)];
+    let good = [
+        ("SEQLINE_REDIS_URL", "redis://127.0.0.1:1"),
+        ("SEQLINE_DATABASE_URL", "postgres://a:hidden-word@127.0.0.1:1/x"),
+        ("SEQLINE_JWT_HS256_SECRETS", SECRET),
+    ];
     for (name, value) in [
         ("SEQLINE_REDIS_URL", ""),
         ("SEQLINE_DATABASE_URL", "hidden-word"),

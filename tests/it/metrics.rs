@@ -1,0 +1,65 @@
+//! What `/metrics` shows: every row of the table, at zero before anything happened, and no label that a client could invent.
+
+use seqline::metrics::{Kind, Values, rows};
+
+use crate::harness::client::pair;
+use crate::harness::{Client, PrivateRedis, Process, RedisKind, TestDatabase, User};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_stand_at_zero_first_and_labels_stay_bounded() {
+    let (redis, database) = (PrivateRedis::start(RedisKind::Single).await, TestDatabase::migrated().await);
+    let mut process = Process::start(&["serve", "--with-worker"], &redis.url(), database.url(), &[("SEQLINE_SHARDS", "2")]);
+    process.wait_ready().await;
+    let text = process.metrics().await;
+    for row in rows() {
+        // What has open labels appears with its first value.
+        let wanted: Vec<String> = match (row.values, row.kind) {
+            (Values::Open(_), _) => continue,
+            (Values::None, Kind::Histogram(_)) => vec![format!("{}_count ", row.name)],
+            (Values::None, _) => vec![format!("{} ", row.name)],
+            (Values::Closed(label, values), kind) => {
+                let name = if matches!(kind, Kind::Histogram(_)) { format!("{}_count", row.name) } else { row.name.to_owned() };
+                values.iter().map(|value| format!("{name}{{{label}=\"{value}\"}} ")).collect()
+            }
+        };
+        for line in wanted {
+            assert!(text.lines().any(|l| l.starts_with(&line)), "{line} is not in\n{text}");
+        }
+        assert!(text.contains(&format!("# HELP {} ", row.name)), "{} has no help", row.name);
+    }
+    assert_eq!(process.metric("seqline_sends_total{outcome=\"new\"}").await, Some(0.0));
+    assert_eq!(process.metric("seqline_seq_conflicts_total").await, Some(0.0));
+
+    let ann = Client::new(process.url(), &User::new("ann"));
+    ann.send_to_peer("bob", "k1", "hello").await.expect(201);
+    ann.send_to_peer("bob", "k1", "hello").await.expect(200);
+    ann.send_to_peer("bob", "k1", "other").await.expect(409);
+    for outcome in ["new", "replayed", "conflict"] {
+        assert_eq!(process.metric(&format!("seqline_sends_total{{outcome=\"{outcome}\"}}")).await, Some(1.0), "{outcome}");
+    }
+    let id = pair("ann", "bob");
+    for path in ["/invented-1", "/invented-2", &format!("/v1/conversations/{id}/invented-3")] {
+        ann.get(path).await.expect(404);
+    }
+    ann.get(&format!("/v1/conversations/{id}")).await.expect(200);
+    let text = process.metrics().await;
+    assert!(text.contains("seqline_http_requests_total{method=\"GET\",route=\"/v1/conversations/{id}\",status=\"200\"} 1"), "{text}");
+    assert!(text.contains("seqline_http_requests_total{method=\"any\",route=\"unmatched\",status=\"404\"} 3"), "{text}");
+    for leak in ["invented", &id, "ann", "bob", "hello"] {
+        assert!(!text.lines().filter(|l| !l.starts_with('#')).any(|l| l.contains(leak)), "{leak}");
+    }
+
+    // The log names routes and request ids, and neither tokens nor what was said.
+    let log = process.log();
+    let lines: Vec<serde_json::Value> = log.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+    let access: Vec<_> = lines.iter().filter(|line| line["target"] == "seqline::access").collect();
+    assert!(access.len() >= 7, "{log}");
+    assert!(
+        access.iter().all(|line| line["request.id"].is_string() && line["request.route"].is_string() && line["response.status"].is_u64())
+    );
+    for leak in ["hello", "eyJ", "invented"] {
+        assert!(!log.contains(leak), "{leak} in\n{log}");
+    }
+    process.stop().await;
+    assert_eq!(process.ended().and_then(|status| status.code()), Some(0));
+}
