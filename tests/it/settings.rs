@@ -5,6 +5,8 @@ use std::process::{Command, Output};
 use clap::Parser;
 use seqline::settings::{Role, Settings, shown_url, table};
 
+use crate::harness::user::SECRET;
+
 /// Settings alone, as `serve` takes them.
 #[derive(Parser)]
 #[command(args_override_self = true)]
@@ -13,7 +15,6 @@ struct Alone {
     settings: Settings,
 }
 
-const SECRET: &str = "a secret of tests, at least 32 bytes long";
 const GOOD: &[&str] = &[
     "--redis-url=redis://127.0.0.1:1",
     "--database-url=postgres://seqline:hidden-word@127.0.0.1:1/seqline",
