@@ -257,6 +257,7 @@ fn the_example_secrets_of_kubernetes_open_nothing() {
 }
 
 /// The commands of the binary.
-fn seqline_commands() -> BTreeSet<&'static str> {
-    BTreeSet::from(["serve", "work", "migrate"])
+fn seqline_commands() -> BTreeSet<String> {
+    let cli = <seqline::commands::Cli as clap::CommandFactory>::command();
+    cli.get_subcommands().map(|command| command.get_name().to_owned()).collect()
 }

@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::LoadError;
 use super::play::{Stage, progress};
 use super::reader::{Diary, Habit, Reader};
 use super::record::hold;
@@ -45,7 +46,10 @@ impl Audience {
     }
 
     /// Waits until every stream has said `hello`; those that did not in time are broken.
-    pub async fn wait_until_greeted(&self, verdict: &mut Verdict) {
+    ///
+    /// # Errors
+    /// [`LoadError::Setup`] when not one has: then there is nothing to judge.
+    pub async fn wait_until_greeted(&self, verdict: &mut Verdict) -> Result<(), LoadError> {
         let deadline = Instant::now() + OPEN_PATIENCE + Duration::from_millis(5 * self.diaries.len() as u64);
         let bar = progress(self.diaries.len() as u64, "{msg:>9} [{bar:40}] {pos}/{len} streams", "opening");
         loop {
@@ -57,19 +61,26 @@ impl Audience {
             sleep(GLANCE).await;
         }
         bar.finish_and_clear();
-        self.count_without(verdict, |diary| diary.greeted);
+        let (missing, why) = self.without(|diary| diary.greeted);
+        if missing > 0 && missing == self.diaries.len() as u64 {
+            return Err(LoadError::Setup(format!("no stream could be opened: {why}")));
+        }
+        verdict.count_broken_streams(missing, &why);
+        Ok(())
     }
 
     /// Counts the streams that are not open now.
     pub fn count_closed(&self, verdict: &mut Verdict) {
-        self.count_without(verdict, |diary| diary.open || !diary.greeted);
+        let (closed, why) = self.without(|diary| diary.open || !diary.greeted);
+        verdict.count_broken_streams(closed, &why);
     }
 
-    fn count_without(&self, verdict: &mut Verdict, fine: impl Fn(&Diary) -> bool) {
+    /// How many are not fine, and why one of them is not.
+    fn without(&self, fine: impl Fn(&Diary) -> bool) -> (u64, String) {
         let troubles: Vec<Option<String>> =
             self.diaries.iter().map(|(_, diary)| hold(diary)).filter(|diary| !fine(diary)).map(|diary| diary.trouble.clone()).collect();
         let why = troubles.iter().flatten().next().map_or("no hello", String::as_str);
-        verdict.count_broken_streams(troubles.len() as u64, why);
+        (troubles.len() as u64, why.to_owned())
     }
 
     /// Waits until every reader has all that the histories hold, or for so long.

@@ -1,10 +1,12 @@
-//! `seqline load`: plays traffic as phones would make it, and judges what came of it. A client of the contract: knows no store and no room but `domain`.
+//! `seqline load`: plays traffic as phones would make it, and judges what came of it. A client of the contract: it knows
+//! no store and no room but `domain`; only [`embedded`] starts what it plays against.
 //!
 //! The way of a run: [`args`] → [`scenarios`] (a plan, no I/O) → [`play`] (users, conversations, [`audience`] of [`reader`]s, [`traffic`], history)
 //! → [`verdict`] → [`report`].
 
 pub mod args;
 mod audience;
+mod embedded;
 mod gateways;
 mod memory;
 mod play;
@@ -64,7 +66,15 @@ pub async fn execute(args: &LoadArgs) -> Result<Report, LoadError> {
     args.check()?;
     let plan = scenarios::plan(args)?;
     if args.embedded {
-        return Err(LoadError::Usage("--embedded: not available in this build; name gateways with --url".into()));
+        let system = embedded::OwnSystem::start(args).await?;
+        let mut pids = system.gateway_pids();
+        pids.extend(&args.pid);
+        let report = tokio::select! {
+            report = play_against(args, &plan, &system.urls, &system.secret, &pids) => report,
+            _ = tokio::signal::ctrl_c() => Err(LoadError::Setup("interrupted".into())),
+        };
+        system.stop().await;
+        return report;
     }
     let secret = args.secret.as_deref().unwrap_or_default().split(',').next().unwrap_or_default();
     if secret.is_empty() {

@@ -50,7 +50,7 @@ pub async fn play(args: &LoadArgs, plan: &Plan, gateways: Gateways, signer: &Sig
     let mut verdict = Verdict::default();
     let before = resident(pids)?;
     let audience = Audience::open(&stage, &plan.listeners, plan.habit).await;
-    audience.wait_until_greeted(&mut verdict).await;
+    audience.wait_until_greeted(&mut verdict).await?;
     if plan.hold_seconds > 0 {
         hold_streams(plan.hold_seconds).await;
         audience.count_closed(&mut verdict);
