@@ -276,7 +276,9 @@ table! {
     /// Partitions of users that dispatch could not reach and delivers to apart from the others, over owned shards
     gauge PARTITIONS_LAGGING = "seqline_partitions_lagging" {};
     /// Rounds of a worker that failed, by worker
-    counter WORKER_ERRORS = "seqline_worker_errors_total" {worker};
+    counter WORKER_ERRORS = "seqline_worker_errors_total" {
+        worker: ["own_shards", "dispatch_events", "archive_messages", "retry_aside", "tend_shards", "cool_conversations"]
+    };
 
     // Streams.
     /// Streams open now

@@ -1,9 +1,13 @@
 //! What dashboards and alerts ask for is what `/metrics` shows: a panel that is empty because of a typing error looks like calm.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use seqline::metrics::{Kind, Values, rows};
 use yaml_rust2::{Yaml, YamlLoader};
+
+use crate::harness::{PrivateRedis, Process, RedisKind, TestDatabase, eventually};
+use crate::load_verdict::load;
 
 const DASHBOARD: &str = include_str!("../../dashboards/seqline.json");
 const ALERTS: &str = include_str!("../../dashboards/alerts.yaml");
@@ -39,7 +43,7 @@ fn queries() -> Vec<(String, String)> {
 }
 
 /// The names in a query that begin with `seqline_`.
-pub fn names(query: &str) -> BTreeSet<String> {
+fn names(query: &str) -> BTreeSet<String> {
     query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| word.starts_with("seqline_")).map(str::to_owned).collect()
 }
 
@@ -74,6 +78,33 @@ fn every_name_asked_for_is_one_of_the_table() {
             assert!(shown.contains_key(&name), "{place}: {name} is not in src/metrics.rs");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_name_asked_for_is_on_a_live_metrics_page() {
+    let redis = PrivateRedis::start(RedisKind::Single).await;
+    let database = TestDatabase::migrated().await;
+    let mut processes = [["serve"], ["work"]].map(|words| Process::start(&words, &redis.url(), database.url(), &[]));
+    for process in &mut processes {
+        process.wait_ready().await;
+    }
+    // A chat, so that every script, route and shard that appears only in use has been in use.
+    let report = load(&[&processes[0].url()], "evening-peak --members 4 --per-minute 1200 --seconds 2").await;
+    assert!(report.verdict.good, "{report}");
+    let asked: BTreeSet<String> = queries().iter().flat_map(|(_, query)| names(query)).collect();
+    eventually("all names are shown", Duration::from_secs(30), async || {
+        let mut shown = BTreeSet::new();
+        for process in &processes {
+            let text = process.metrics().await;
+            shown.extend(text.lines().filter_map(|line| Some(line.split(['{', ' ']).next()?.to_owned())));
+        }
+        let missing: Vec<_> = asked.difference(&shown).collect();
+        if !missing.is_empty() {
+            eprintln!("not shown: {missing:?}");
+        }
+        missing.is_empty()
+    })
+    .await;
 }
 
 #[test]

@@ -4,6 +4,7 @@ use clap::Parser;
 use seqline::commands::load::{LoadArgs, Report, execute};
 
 use crate::faulty_gateway::{Fault, start};
+use crate::harness::user::SECRET;
 
 #[derive(Parser)]
 struct Line {
@@ -11,14 +12,17 @@ struct Line {
     load: LoadArgs,
 }
 
-const SECRET: &str = "a secret for tests, of more than 32 bytes";
+/// Runs `load <words>` against these gateways.
+pub async fn load(urls: &[&str], words: &str) -> Report {
+    let urls = urls.iter().flat_map(|url| ["--url", url]);
+    let args = Line::try_parse_from(["load"].into_iter().chain(words.split_whitespace()).chain(urls).chain(["--secret", SECRET])).unwrap();
+    execute(&args.load).await.unwrap()
+}
 
-/// Runs `load <words>` against one gateway with this fault, reached under two URLs.
+/// The same against one gateway with this fault, reached under two URLs.
 async fn run(fault: Fault, words: &str) -> Report {
     let url = start(fault).await;
-    let line = format!("load {words} --url {url} --url {url} --drain-seconds 2");
-    let args = Line::try_parse_from(line.split_whitespace().chain(["--secret", SECRET])).unwrap();
-    execute(&args.load).await.unwrap()
+    load(&[&url, &url], &format!("{words} --drain-seconds 2")).await
 }
 
 const EVENING: &str = "evening-peak --members 5 --per-minute 3000 --seconds 1";

@@ -16,6 +16,7 @@ mod house_rules;
 mod http_errors;
 mod identity;
 mod lease_races;
+mod load_balancer;
 mod load_verdict;
 mod metrics;
 mod numbering;
