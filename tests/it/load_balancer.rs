@@ -83,7 +83,8 @@ async fn a_gateway_that_leaves_in_the_middle_of_a_chat_is_not_noticed_behind_ngi
         tokio::time::sleep(Duration::from_secs(3)).await;
         fleet.stop_gateway(0).await;
     };
-    let (report, ()) = tokio::join!(load(&[&nginx.url], "evening-peak --members 10 --per-minute 600 --seconds 8"), leaving);
+    let urls = [nginx.url.as_str()];
+    let (report, ()) = tokio::join!(load(&urls, "evening-peak --members 10 --per-minute 600 --seconds 8"), leaving);
     assert!(report.verdict.good && report.taken == 80, "{report}");
     assert!(report.streams.dismissed > 0, "the gateway said goodbye to its streams: {report}");
 }
