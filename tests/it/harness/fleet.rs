@@ -108,6 +108,11 @@ impl Fleet {
         &mut self.redis
     }
 
+    /// The URL of its Redis.
+    pub fn redis_url(&self) -> String {
+        self.redis.url()
+    }
+
     /// Its database.
     pub fn database(&self) -> &TestDatabase {
         &self.database

@@ -11,6 +11,8 @@
 pub mod client;
 pub mod fleet;
 pub mod frames;
+pub mod log_writer;
+pub mod lone_gateway;
 pub mod processes;
 pub mod servers;
 pub mod stores;
