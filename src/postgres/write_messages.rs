@@ -115,12 +115,13 @@ async fn sort_out<'m>(tx: &mut PgConnection, open: &mut Vec<&'m Message>, outcom
     Ok(older)
 }
 
-/// The id and rev that stand on each message's number.
+/// The id and rev that stand on each message's number. OFFSET 0 keeps the planner from reading all partitions into a hash table for a
+/// batch: each row is one look into one partition's index, however large the table is thought to be.
 async fn on_number<'m>(tx: &mut PgConnection, messages: &[&'m Message]) -> Result<HashMap<(&'m str, u64), (Uuid, u64)>, Fault> {
     let rows: Vec<(i64, Uuid, i64)> = sqlx::query_as(
         "SELECT u.place, m.id, m.rev
          FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS u (conv_id, seq, place)
-         JOIN messages AS m ON m.conv_id = u.conv_id AND m.seq = u.seq",
+         CROSS JOIN LATERAL (SELECT s.id, s.rev FROM messages AS s WHERE s.conv_id = u.conv_id AND s.seq = u.seq OFFSET 0) AS m",
     )
     .bind(messages.iter().map(|m| m.conversation.as_str()).collect::<Vec<_>>())
     .bind(messages.iter().map(|m| stored(m.seq)).collect::<Result<Vec<_>, _>>()?)
@@ -139,7 +140,8 @@ async fn on_key<'m>(tx: &mut PgConnection, messages: &[&'m Message]) -> Result<H
     let rows: Vec<(i64, i64, Uuid)> = sqlx::query_as(
         "SELECT u.place, m.seq, m.id
          FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS u (conv_id, sender, client_id, place)
-         JOIN messages AS m ON m.conv_id = u.conv_id AND m.sender = u.sender AND m.client_id = u.client_id",
+         CROSS JOIN LATERAL (SELECT s.seq, s.id FROM messages AS s
+                             WHERE s.conv_id = u.conv_id AND s.sender = u.sender AND s.client_id = u.client_id OFFSET 0) AS m",
     )
     .bind(messages.iter().map(|m| m.conversation.as_str()).collect::<Vec<_>>())
     .bind(messages.iter().map(|m| m.sender.as_str()).collect::<Vec<_>>())
