@@ -45,7 +45,6 @@ pub fn document() -> utoipa::openapi::OpenApi {
 }
 
 /// The gateway's whole HTTP surface, ready to be served.
-#[must_use]
 pub fn router(state: AppState) -> Router {
     let (routes, document) = rows().split_for_parts();
     openapi::keep(&document);

@@ -176,5 +176,5 @@ fn numeric_date(value: &Value) -> Option<Millis> {
         return Some(seconds.saturating_mul(1000));
     }
     let seconds = value.as_f64()?;
-    (seconds.abs() < 1e12).then(|| (seconds * 1000.0) as Millis)
+    (seconds.abs() < 1e12).then_some((seconds * 1000.0) as Millis)
 }

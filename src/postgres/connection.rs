@@ -14,7 +14,7 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use sqlx::migrate::Migrator;
@@ -23,6 +23,7 @@ use sqlx::{Connection, PgConnection, PgPool, Postgres};
 
 use super::error::{ArchiveError, Fault};
 use crate::domain::ids::{ConversationId, Millis, UserId};
+use crate::metrics;
 
 /// Longest wait for a connection, in milliseconds.
 pub const ACQUIRE_MS_MAX: u64 = 3_000;
@@ -170,7 +171,10 @@ impl Archive {
         let pool = self.pool.clone();
         let work = Arc::new(work);
         let task = tokio::spawn(async move {
-            let connection = pool.acquire().await.map_err(|e| Fault::from(e).into_error(what))?;
+            let asked = Instant::now();
+            let acquired = pool.acquire().await;
+            metrics::POSTGRES_WAIT_SECONDS.since(&[], asked);
+            let connection = acquired.map_err(|e| Fault::from(e).into_error(what))?;
             match attempt(what, connection, &*work).await {
                 Err(Attempted::Gone) => {
                     let connection = proven(what, &pool).await?;
@@ -179,7 +183,11 @@ impl Archive {
                 other => other.map_err(|e| e.into_error(what)),
             }
         });
-        finished(what, task.await)
+        let result = finished(what, task.await);
+        if let Err(error) = &result {
+            metrics::POSTGRES_ERRORS.add(&[error.label()], 1);
+        }
+        result
     }
 }
 

@@ -16,6 +16,18 @@ pub enum ArchiveError {
     Unexpected(String),
 }
 
+impl ArchiveError {
+    /// The metric label.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Unavailable(_) => "unavailable",
+            Self::Refused(_) => "refused",
+            Self::Unexpected(_) => "unexpected",
+        }
+    }
+}
+
 /// What went wrong inside a unit of work.
 #[derive(Debug)]
 pub(super) enum Fault {

@@ -17,6 +17,7 @@ use sqlx::{Connection, PgConnection};
 use super::connection::{Archive, read, stored};
 use super::error::{ArchiveError, Fault};
 use crate::domain::ids::{ConversationId, Seq, ShardId};
+use crate::metrics;
 
 /// A block of numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,6 +238,7 @@ async fn close_lost(tx: &mut PgConnection, conversation: &ConversationId, from: 
             .bind(to)
             .execute(&mut *tx)
             .await?;
+        metrics::VOIDS.add(&[], 1);
     }
     sqlx::query("UPDATE leases SET state = 'ended', end_seq = $3 WHERE conv_id = $1 AND from_seq = $2")
         .bind(conversation.as_str())

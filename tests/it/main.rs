@@ -9,6 +9,7 @@ mod dashboards;
 mod deliver;
 mod deploy;
 mod dev;
+mod doctor;
 mod embedded;
 mod faulty_gateway;
 mod harness;
