@@ -174,6 +174,7 @@ async fn start(settings: Settings, with_worker: bool) -> Result<Running, StartEr
         }
         gone.cancel();
     });
+    warn_about(&settings);
     tracing::info!(listen.api = %api_addr, listen.admin = %admin_addr, worker = with_worker, "gateway is up");
     Ok(Running { api_addr, admin_addr, stop, tasks })
 }
@@ -193,6 +194,7 @@ pub async fn start_worker(settings: Settings) -> Result<RunningWorker, StartErro
     let mut tasks = JoinSet::new();
     tasks.spawn(ops::serve(admin_listener, Operations::new(Arc::clone(&stores), recorder), stop.clone()));
     run_workers(&mut tasks, stores, stop.clone(), Duration::from_millis(settings.drain_ms));
+    warn_about(&settings);
     tracing::info!(listen.admin = %admin_addr, "worker is up");
     Ok(RunningWorker { admin_addr, stop, tasks })
 }
@@ -211,10 +213,14 @@ fn run_workers(tasks: &mut JoinSet<()>, stores: Arc<Stores>, stop: CancellationT
 fn prove(settings: Settings, role: Role) -> Result<Arc<Settings>, SettingFault> {
     let settings = settings.tidy();
     settings.validate(role)?;
+    Ok(Arc::new(settings))
+}
+
+/// Says which settings endanger each other; only once the start has succeeded, so that a wrong setting stays the only line.
+fn warn_about(settings: &Settings) {
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
     }
-    Ok(Arc::new(settings))
 }
 
 /// Reaches both stores and makes sure that the installation is the one the settings describe. Waits a while for stores that are just starting.
@@ -263,7 +269,7 @@ pub async fn open_stores(settings: Arc<Settings>) -> Result<Arc<Stores>, StartEr
 }
 
 async fn keyring(settings: &Settings) -> Result<(Keyring, Option<Arc<KeySource>>), StartError> {
-    let wrong = |error: KeyError| SettingFault::new("SEQLINE_JWT_JWKS", error.to_string());
+    let wrong = |error: KeyError| SettingFault::new("SEQLINE_JWT_JWKS", format!("cannot be used: {error}"));
     let source = settings.jwt_jwks.as_deref().map(KeySource::new).transpose().map_err(wrong)?.map(Arc::new);
     if let Some(source) = &source
         && let Err(error) = source.load().await
@@ -276,7 +282,7 @@ async fn keyring(settings: &Settings) -> Result<(Keyring, Option<Arc<KeySource>>
     }
     let expected = Expected { issuer: settings.jwt_issuer.clone(), audience: settings.jwt_audience.clone() };
     let keyring = Keyring::new(&settings.jwt_hs256_secrets, source.clone(), expected)
-        .map_err(|error| SettingFault::new("SEQLINE_JWT_HS256_SECRETS", error.to_string()))?;
+        .map_err(|error| SettingFault::new("SEQLINE_JWT_HS256_SECRETS", format!("cannot be used: {error}")))?;
     Ok((keyring, source))
 }
 

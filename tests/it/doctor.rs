@@ -33,6 +33,10 @@ fn level(output: &Output, check: &str) -> String {
 on_both! {
     async fn good_servers_pass_with_warnings(kind: RedisKind) {
         let (redis, database) = (PrivateRedis::start_durable(kind).await, TestDatabase::migrated().await);
+        // The servers of tests do not wait for their disk.
+        let name = database.url().rsplit('/').next().unwrap();
+        let on = sqlx::AssertSqlSafe(format!("ALTER DATABASE {name} SET synchronous_commit = on"));
+        sqlx::raw_sql(on).execute(&mut database.connect().await).await.unwrap();
         let output = doctor(&redis.url(), database.url(), &["--json"]).await;
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         for (check, wanted) in [
@@ -66,7 +70,7 @@ async fn what_must_be_changed_is_said() {
     let empty = TestDatabase::empty().await;
     let output = doctor(&redis.url(), empty.url(), &["--json"]).await;
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    for check in ["redis.persistence", "redis.eviction", "postgres.tables"] {
+    for check in ["redis.persistence", "redis.eviction", "postgres.commit", "postgres.tables"] {
         assert_eq!(level(&output, check), "fail", "{check}: {}", String::from_utf8_lossy(&output.stdout));
     }
     // Nobody there, and settings that cannot be used.
