@@ -262,7 +262,7 @@ impl Model {
             read_seq,
             read_at: mark.map(|m| m.1),
             unread: Unread { count: unread.min(unread_max), more: unread > unread_max },
-            last_message: self.messages.values().filter(visible).next_back().cloned(),
+            last_message: self.messages.values().rfind(visible).cloned(),
             me,
         })
     }
