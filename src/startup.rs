@@ -157,6 +157,7 @@ async fn start(settings: Settings, with_worker: bool) -> Result<Running, StartEr
     });
     let router = api::router::router(state);
 
+    warn_about(&settings);
     // The second port outlives the first: while requests end, it says that no more should come.
     let gone = CancellationToken::new();
     tasks.spawn(ops::serve(admin_listener, operations.clone(), gone.clone()));
@@ -174,7 +175,6 @@ async fn start(settings: Settings, with_worker: bool) -> Result<Running, StartEr
         }
         gone.cancel();
     });
-    warn_about(&settings);
     tracing::info!(listen.api = %api_addr, listen.admin = %admin_addr, worker = with_worker, "gateway is up");
     Ok(Running { api_addr, admin_addr, stop, tasks })
 }
