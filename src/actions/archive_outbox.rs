@@ -127,6 +127,9 @@ pub async fn archive_outboxes(stores: &Stores, shards: &[ShardId], rows_max: u64
     }
     done.oldest_at = items.iter().filter_map(|item| item.read.as_ref().map(|(entry, _)| entry.at)).min();
     write(stores, &sources, items, &mut done).await?;
+    // What could not be written now is not to be asked for again at once.
+    let (stale, failed) = (&done.stale, &done.failed);
+    done.more.retain(|shard| !stale.contains(shard) && !failed.iter().any(|(other, _)| other == shard));
     Ok(done)
 }
 

@@ -38,15 +38,15 @@ pub fn rows_of(shard: ShardId, entry: &OutboxEntry) -> Result<ArchiveBatch, Unre
         rows.reads.push(ReadRow { conv: conversation.clone(), user: user(reader)?, seq: *seq, at: *at });
     }
     let facts = entry.change.conversation.as_ref().map(facts_of).transpose()?;
-    // Reading is no activity of the conversation.
-    let only_read = entry.change.read.is_some() && seq.is_none() && facts.is_none() && rows.members.is_empty();
+    // A watermark or a mark to read again is no activity of the conversation.
+    let active = seq.is_some() || facts.is_some() || !rows.members.is_empty();
     rows.conversations.push(ConversationRow {
         id: conversation.clone(),
         shard,
         facts,
         head_seq: seq.unwrap_or(0),
         rev: entry.rev,
-        updated_at: if only_read { 0 } else { entry.at },
+        updated_at: if active { entry.at } else { 0 },
     });
     Ok(rows)
 }

@@ -1,6 +1,7 @@
 //! What the product does, one file per verb: knows stores and domain; no HTTP, no Redis commands, no SQL.
 
 pub mod ack_events;
+pub mod announce_loss;
 pub mod archive_outbox;
 pub mod archive_rows;
 pub mod change_conversation;

@@ -41,6 +41,7 @@ pub async fn open_shard(stores: &Stores, shard: ShardId) -> Result<u64, Refusal>
             tracing::warn!(shard = shard.0, error = %error, "what the shard held of earlier epochs is not archived yet");
             Refusal::Unavailable("the archive cannot be reached")
         })?;
+        super::announce_loss::announce_loss(stores, shard, epoch).await?;
         if open_epoch(&stores.link, shard, epoch).await? {
             if fresh {
                 crate::metrics::EPOCHS_OPENED.add(&[], 1);

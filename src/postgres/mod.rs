@@ -9,6 +9,7 @@ pub mod conversations;
 pub mod epochs;
 pub mod error;
 pub mod leases;
+pub mod living_leases;
 pub mod messages;
 pub mod server_facts;
 pub mod views;

@@ -3,6 +3,7 @@
 pub mod ack_cursor;
 pub mod advance_cursor;
 pub mod advance_read;
+pub mod announce_epoch;
 mod blocking_reader;
 pub mod close_conversation;
 pub mod commit_change;

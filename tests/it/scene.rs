@@ -26,6 +26,8 @@ use seqline::workers::own_shards::Owned;
 use seqline::workers::recipients::Recipients;
 use tokio::sync::watch;
 
+use crate::harness::PrivateRedis;
+
 pub fn user(name: &str) -> UserId {
     UserId::parse(name).unwrap()
 }
@@ -136,4 +138,21 @@ pub async fn forget_cursor(stores: &Stores, cursor: &str) {
     for shard in shards(stores) {
         redis(stores, "HDEL", &[&keys::shard_info(shard), cursor]).await;
     }
+}
+
+/// A name, made of `stem`, whose user lives in a partition of the node that `there` picks.
+pub async fn user_on(redis: &PrivateRedis, stores: &Stores, stem: &str, there: impl Fn(usize) -> bool) -> String {
+    for n in 0..1_000 {
+        let name = format!("{stem}{n}");
+        if there(node_of(redis, &stores.keys.user(&user(&name)).log).await) {
+            return name;
+        }
+    }
+    panic!("no such user");
+}
+
+/// The number of the master that holds a key.
+pub async fn node_of(redis: &PrivateRedis, key: &str) -> usize {
+    let answers = redis.on_every_node(&["TYPE", key]).await;
+    answers.iter().position(|answer| matches!(answer.text(), Some(text) if !text.starts_with("MOVED"))).unwrap()
 }

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use seqline::actions::change_conversation::change_conversation;
+use seqline::domain::change::Command;
+use seqline::domain::event::EventType;
 use seqline::redis::keys;
 use seqline::redis::lease_shard::{ShardLease, lease_shard};
 use seqline::redis::register_worker::register_worker;
@@ -118,4 +121,35 @@ async fn what_a_restarted_server_still_holds_is_archived_and_dispatched() {
     dispatch_all(&stores).await;
     let heard = heard(&stores, "bob", &id).await;
     assert_eq!(heard, (1..=10).chain([next]).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_whose_logs_live_elsewhere_are_told_that_a_server_was_lost() {
+    let mut redis = PrivateRedis::start(RedisKind::Cluster).await;
+    let database = TestDatabase::migrated().await;
+    let stores = stores::open(&redis.url(), database.url(), &[]).await;
+    let id = group(&stores, "ann", &[]).await;
+    let shard = stores.keys.shard_of(&id);
+    let home = node_of(&redis, &keys::outbox(shard)).await;
+    let bob = user_on(&redis, &stores, "bob", |node| node != home).await;
+    change_conversation(&stores, &user("ann"), &id, &Command::Invite(user(&bob))).await.unwrap();
+    send_run(&stores, "ann", &id, 1..=3).await;
+    dispatch_all(&stores).await;
+    archive_all(&stores).await;
+    let (before, heard_before) = (log(&stores, &bob).await, heard(&stores, &bob, &id).await.len());
+    // The server comes back with nothing.
+    redis.nodes()[home].process().kill().await;
+    redis.nodes()[home].start_again().await.unwrap();
+    eventually("a new epoch is open", LONG, async || tend(&stores, shard).await.is_ok_and(|state| state.epoch == Some(1))).await;
+    for (key, body) in [("next", "hi"), ("more", "ho")] {
+        eventually("sends work", LONG, async || try_send(&stores, "ann", &id, key, body).await.is_ok()).await;
+    }
+    eventually("bob hears of it", LONG, async || {
+        let mut dispatcher = dispatcher(&stores, shard);
+        let _ = dispatcher.dispatch_once(20).await;
+        heard(&stores, &bob, &id).await.len() == heard_before + 2
+    })
+    .await;
+    let after: Vec<EventType> = log(&stores, &bob).await[before.len()..].iter().map(|(kind, ..)| *kind).collect();
+    assert_eq!(after, [EventType::Resync, EventType::MessageCreated, EventType::MessageCreated]);
 }

@@ -105,23 +105,6 @@ on_both! {
     }
 }
 
-/// A name, made of `stem`, whose user lives in a partition of the node that `there` picks.
-async fn user_on(redis: &PrivateRedis, pair: &seqline::actions::Stores, stem: &str, there: impl Fn(usize) -> bool) -> String {
-    for n in 0..1_000 {
-        let name = format!("{stem}{n}");
-        if there(node_of(redis, &pair.keys.user(&user(&name)).log).await) {
-            return name;
-        }
-    }
-    panic!("no such user");
-}
-
-/// The number of the master that holds a key.
-async fn node_of(redis: &PrivateRedis, key: &str) -> usize {
-    let answers = redis.on_every_node(&["TYPE", key]).await;
-    answers.iter().position(|answer| matches!(answer.text(), Some(text) if !text.starts_with("MOVED"))).unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_that_is_away_delays_nobody_else_and_misses_nothing() {
     let mut redis = PrivateRedis::start_durable(RedisKind::Cluster).await;
