@@ -297,3 +297,78 @@ pub fn small_talk(chance: &mut impl Rng) -> String {
     let picked: Vec<&str> = (0..words).filter_map(|_| WORDS.choose(chance).copied()).collect();
     picked.join(" ")
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        load: LoadArgs,
+    }
+
+    fn planned(words: &str) -> (Plan, Vec<Due>) {
+        let line = format!("load --url http://x --secret s {words}");
+        let plan = plan(&Line::try_parse_from(line.split_whitespace()).unwrap().load).unwrap();
+        let Traffic::AtTimes(dues) = &plan.traffic else { panic!("{words} is not played at set times") };
+        let dues = dues.clone();
+        (plan, dues)
+    }
+
+    #[test]
+    fn an_evening_has_its_members_and_its_pace() {
+        let (plan, dues) = planned("evening-peak");
+        assert_eq!((plan.users.len(), plan.listeners.len(), dues.len()), (200, 200, 600));
+        assert_eq!((dues[0].at_us, dues[599].at_us), (0, 59_900_000));
+        let (plan, dues) = planned("evening-peak --speedup 10 --seconds 6 --streaming 3");
+        assert_eq!((plan.listeners.len(), dues.len(), dues[599].at_us), (3, 600, 5_990_000));
+    }
+
+    #[test]
+    fn each_sender_of_a_pair_is_in_it() {
+        let (plan, dues) = planned("pairs --pairs 7 --rate 10 --seconds 10");
+        for due in dues {
+            let RoomPlan::Pair(a, b) = plan.rooms[due.room] else { panic!("not a pair") };
+            assert!(due.sender == a || due.sender == b);
+        }
+    }
+
+    #[test]
+    fn probes_of_idle_streams_go_to_different_users() {
+        for streams in [1, 2, 3, 99, 100, 1_001] {
+            let (plan, dues) = planned(&format!("idle --streams {streams}"));
+            let mut seen = std::collections::HashSet::new();
+            for room in &plan.rooms {
+                let RoomPlan::Pair(a, b) = *room else { panic!("not a pair") };
+                assert!(seen.insert(a) && seen.insert(b) && a.max(b) < plan.users.len(), "{streams}");
+            }
+            assert_eq!(plan.listeners.len(), streams);
+            assert!(!dues.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_real_evening_is_sorted_by_time_and_old_number() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/irc-two-evenings.ndjson");
+        let (plan, dues) = planned(&format!("--from {file} --speedup 60"));
+        assert_eq!((plan.users.len(), plan.listeners.len(), dues.len()), (301, 301, 3_000));
+        assert!(dues.windows(2).all(|pair| pair[0].at_us <= pair[1].at_us));
+        // The months between the two evenings are not waited for.
+        assert!(plan.seconds() < 4 * 3_600, "{}", plan.seconds());
+        let (_, dues) = planned(&format!("--from {file} --rate 100"));
+        assert_eq!(dues[2_999].at_us, 29_990_000);
+    }
+
+    #[test]
+    fn small_talk_is_what_a_gateway_takes() {
+        let mut chance = StdRng::seed_from_u64(7);
+        for _ in 0..1_000 {
+            let text = small_talk(&mut chance);
+            assert!(text.chars().any(|c| !c.is_whitespace()) && text.chars().count() <= 4_000);
+        }
+    }
+}
