@@ -20,7 +20,7 @@ use crate::actions::Stores;
 use crate::clock::Clock;
 use crate::domain::ids::{ConversationId, UserId};
 use crate::embedded::{
-    DataFolder, EmbeddedError, PostgresOptions, PostgresServer, RedisOptions, RedisServer, port_from, random_word, write_private,
+    DataFolder, EmbeddedError, PostgresOptions, PostgresServer, RedisOptions, RedisServer, clear, port_from, random_word, write_private,
 };
 use crate::identity::keyring::KeyError;
 use crate::identity::mint::{Claims, mint};
@@ -169,6 +169,9 @@ fn open_folder(path: &Path) -> Result<DataFolder, EmbeddedError> {
 
 async fn start_stores(folder: &Path, ports: &mut Ports) -> Result<PrivateStores, EmbeddedError> {
     let (redis_folder, postgres_folder) = (folder.join("redis"), folder.join("postgres"));
+    // First, so that the ports of a run that was killed are free to be used again.
+    clear(&redis_folder, "TERM")?;
+    clear(&postgres_folder.join("cluster"), "INT")?;
     let redis = RedisOptions { port: Some(ports.take(STORE_PORTS)?), append_only: true, ..RedisOptions::default() };
     let postgres = PostgresOptions { port: Some(ports.take(STORE_PORTS + 1)?), ..PostgresOptions::default() };
     let fresh = !postgres_folder.join("cluster").exists();

@@ -20,12 +20,25 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A log is begun anew at a start when it has grown beyond this.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
+/// Waits until nothing of an earlier run lives in this folder any more, and ends what does not end by itself; so its port is free again.
+/// A folder that is not there yet is clear.
+///
+/// # Errors
+/// When something in it does not end.
+pub fn clear(folder: &Path, stop_signal: &'static str) -> Result<(), EmbeddedError> {
+    if folder.join("server.log").exists() { take_lock(folder, "server", stop_signal).map(drop) } else { Ok(()) }
+}
+
 /// Opens the log of a server and takes its lock, ending leftovers of an earlier run first.
 pub(super) fn lock_log(command: &GuardedCommand) -> Result<File, EmbeddedError> {
-    let path = command.folder.join("server.log");
+    take_lock(&command.folder, command.name, command.stop_signal)
+}
+
+fn take_lock(folder: &Path, name: &str, stop_signal: &'static str) -> Result<File, EmbeddedError> {
+    let path = folder.join("server.log");
     let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
     let log = opened.map_err(EmbeddedError::io(format!("opening {}", path.display())))?;
-    for (wait, signal) in [(OWN_STOP, Some(command.stop_signal)), (ASKED_STOP, Some("KILL")), (KILLED, None)] {
+    for (wait, signal) in [(OWN_STOP, Some(stop_signal)), (ASKED_STOP, Some("KILL")), (KILLED, None)] {
         if wait_for_lock(&log, wait) {
             if log.metadata().is_ok_and(|found| found.len() > LOG_BYTES_MAX) {
                 let _ = log.set_len(0);
@@ -33,11 +46,11 @@ pub(super) fn lock_log(command: &GuardedCommand) -> Result<File, EmbeddedError> 
             return Ok(log);
         }
         if let Some(signal) = signal {
-            processes_in(&command.folder).into_iter().for_each(|pid| send_signal(signal, pid));
+            processes_in(folder).into_iter().for_each(|pid| send_signal(signal, pid));
         }
     }
-    let folder = command.folder.display().to_string();
-    Err(EmbeddedError::InUse { folder, why: format!("a {} of an earlier run does not end", command.name) })
+    let folder = folder.display().to_string();
+    Err(EmbeddedError::InUse { folder, why: format!("a {name} of an earlier run does not end") })
 }
 
 fn wait_for_lock(log: &File, longest: Duration) -> bool {

@@ -17,6 +17,7 @@ mod redis_wire;
 
 pub use error::EmbeddedError;
 pub use folder::{DataFolder, TempFolder, random_word, write_private};
+pub use leftover::clear;
 pub use ports::{free_port, port_from};
 pub use postgres_server::{PostgresOptions, PostgresServer};
 pub use process::{Guarded, GuardedCommand};

@@ -131,6 +131,12 @@ fn kill_a_holder(folder: &Path, before: impl FnOnce()) -> (u16, u16) {
     (redis.parse().unwrap(), postgres.parse().unwrap())
 }
 
+/// The parent of a process (Linux).
+fn parent(pid: &str) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_whitespace().nth(1).map(str::to_owned)
+}
+
 async fn everything_is_still_there(folder: &Path) {
     let redis = RedisServer::start(&folder.join("redis"), &keeping()).await.unwrap();
     let postgres = PostgresServer::start(&folder.join("postgres"), &PostgresOptions::default()).await.unwrap();
@@ -160,13 +166,13 @@ async fn servers_that_lost_their_shell_too_are_stopped_by_the_next_start() {
     let (redis, postgres) = kill_a_holder(folder.path(), || {
         for server in ["redis", "postgres/cluster"] {
             let pid = std::fs::read_to_string(path.join(server).join("server.pid")).unwrap();
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap();
-            let shell = stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().to_owned();
+            let shell = parent(pid.trim()).unwrap();
             // The shell that waits, and the one that listens for our end: they are the group but for the server itself.
-            let others = Command::new("ps").args(["-o", "pid=", "--ppid", &shell]).output().unwrap().stdout;
-            let others: Vec<String> = String::from_utf8(others).unwrap().split_whitespace().map(str::to_owned).collect();
-            let doomed = others.into_iter().filter(|other| other != pid.trim()).chain([shell]);
-            assert!(Command::new("kill").arg("-9").args(doomed).status().unwrap().success());
+            let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+            let others = processes.filter(|other| other != pid.trim() && parent(other).as_deref() == Some(&shell));
+            let doomed: Vec<String> = others.chain([shell.clone()]).collect();
+            // The shell's own `kill`: a bare system has no program of that name.
+            assert!(Command::new("sh").args(["-c", "kill -9 \"$@\"", "sh"]).args(doomed).status().unwrap().success());
         }
     });
     std::thread::sleep(Duration::from_millis(300));

@@ -124,7 +124,7 @@ async fn backends(_port: u16, server: &PostgresServer) -> Vec<String> {
 
 fn signal(which: &str, pids: &[String]) {
     assert!(!pids.is_empty());
-    assert!(std::process::Command::new("kill").arg(which).args(pids).status().unwrap().success());
+    assert!(std::process::Command::new("sh").args(["-c", "kill \"$@\"", "sh", which]).args(pids).status().unwrap().success());
 }
 
 #[tokio::test]
