@@ -91,17 +91,14 @@ impl DispatchShards {
             }
             tokio::select! {
                 changed = self.owned.changed() => if changed.is_err() { break },
-                ended = tasks.join_next(), if !tasks.is_empty() => match ended {
-                    // A task that ends without being told to has panicked; it begins again with the next look.
-                    Some(Err(error)) => {
-                        tracing::error!(%error, "a dispatching task ended");
-                        metrics::WORKER_ERRORS.add(&[DispatchShard::NAME], 1);
-                        for token in running.values() {
-                            token.cancel();
-                        }
-                        running.clear();
+                ended = tasks.join_next(), if !tasks.is_empty() => if let Some(Err(error)) = ended {
+                    // A task that ends without being told to has panicked; all begin again with the next look.
+                    tracing::error!(%error, "a dispatching task ended");
+                    metrics::WORKER_ERRORS.add(&[DispatchShard::NAME], 1);
+                    for token in running.values() {
+                        token.cancel();
                     }
-                    Some(Ok(_)) | None => {}
+                    running.clear();
                 },
                 () = stop.cancelled() => {}
             }
