@@ -34,9 +34,10 @@ on_both! {
     async fn good_servers_pass_with_warnings(kind: RedisKind) {
         let (redis, database) = (PrivateRedis::start_durable(kind).await, TestDatabase::migrated().await);
         // The servers of tests do not wait for their disk.
-        let name = database.url().rsplit('/').next().unwrap();
+        let mut connection = database.connect().await;
+        let name: String = sqlx::query_scalar("SELECT current_database()::text").fetch_one(&mut connection).await.unwrap();
         let on = sqlx::AssertSqlSafe(format!("ALTER DATABASE {name} SET synchronous_commit = on"));
-        sqlx::raw_sql(on).execute(&mut database.connect().await).await.unwrap();
+        sqlx::raw_sql(on).execute(&mut connection).await.unwrap();
         let output = doctor(&redis.url(), database.url(), &["--json"]).await;
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         for (check, wanted) in [
