@@ -38,8 +38,13 @@ impl Fleet {
 
     /// The same on a Redis that is there already.
     pub async fn start_on(redis: PrivateRedis, gateways: usize, workers: usize, flags: &[&str]) -> Self {
+        Self::start_over(redis, TestDatabase::migrated().await, gateways, workers, flags).await
+    }
+
+    /// The same on a Redis and a database that are there already.
+    pub async fn start_over(redis: PrivateRedis, database: TestDatabase, gateways: usize, workers: usize, flags: &[&str]) -> Self {
         let flags = flags.iter().map(ToString::to_string).collect();
-        let mut fleet = Self { redis, database: TestDatabase::migrated().await, flags, gateways: Vec::new(), workers: Vec::new() };
+        let mut fleet = Self { redis, database, flags, gateways: Vec::new(), workers: Vec::new() };
         for _ in 0..gateways {
             fleet.add_gateway(&[]).await;
         }
@@ -113,9 +118,19 @@ impl Fleet {
         self.redis.url()
     }
 
+    /// Its Redis, to talk to its nodes.
+    pub fn redis_ref(&self) -> &PrivateRedis {
+        &self.redis
+    }
+
     /// Its database.
     pub fn database(&self) -> &TestDatabase {
         &self.database
+    }
+
+    /// Its database, to halt and to stop the server of one that has its own.
+    pub fn database_mut(&mut self) -> &mut TestDatabase {
+        &mut self.database
     }
 }
 

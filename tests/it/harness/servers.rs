@@ -111,6 +111,8 @@ const TEMPLATE: &str = "migrated";
 pub struct TestDatabase {
     name: String,
     url: String,
+    /// The server, when it is nobody else's.
+    server: Option<PostgresServer>,
 }
 
 impl TestDatabase {
@@ -135,7 +137,19 @@ impl TestDatabase {
         run(&mut connection, format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
         connection.close().await.unwrap();
         let url = server.url(&name);
-        Self { name, url }
+        Self { name, url, server: None }
+    }
+
+    /// Makes one with the migrations applied on a server of its own, which can be halted and stopped without harm to other tests.
+    pub async fn on_own_server() -> Self {
+        let server = start_postgres().await;
+        let url = server.url(TEMPLATE);
+        Self { name: TEMPLATE.to_owned(), url, server: Some(server) }
+    }
+
+    /// The server of one that was made with [`TestDatabase::on_own_server`].
+    pub fn server(&mut self) -> &mut PostgresServer {
+        self.server.as_mut().expect("this database is on everybody's server")
     }
 
     /// The URL that the product is given.
@@ -151,7 +165,9 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        FINISHED.lock().unwrap().push(std::mem::take(&mut self.name));
+        if self.server.is_none() {
+            FINISHED.lock().unwrap().push(std::mem::take(&mut self.name));
+        }
     }
 }
 

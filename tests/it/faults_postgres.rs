@@ -1,0 +1,99 @@
+//! Postgres away: whoever is talking goes on talking, what is new waits, and the backlog goes by itself when it is back.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use sqlx::{Connection as _, PgConnection};
+
+use crate::crowd::{events_head, listen, send_for_sure};
+use crate::harness::{Client, Fleet, PATIENCE, PrivateRedis, RedisKind, TestDatabase, User, eventually};
+
+/// A request's deadline, and what a loaded machine may add.
+const DEADLINE: Duration = Duration::from_secs(12);
+
+/// A process and its children.
+fn family(pid: u32) -> Vec<u32> {
+    let parent = |entry: &fs::DirEntry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    let children = fs::read_dir("/proc").unwrap().flatten().filter(|entry| parent(entry) == Some(pid));
+    children.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).chain([pid]).collect()
+}
+
+fn signal(signal: &str, pids: &[u32]) {
+    for pid in pids {
+        Command::new("sh").args(["-c", "kill -s \"$1\" \"$2\"", "sh", signal, &pid.to_string()]).status().unwrap();
+    }
+}
+
+/// What must go on while Postgres is away, and what must be refused in time.
+async fn talk_without_postgres(anns: &[Client], bob: &Client, group: &str, from: u64) {
+    let mut slowest = Duration::ZERO;
+    for n in 0..60 {
+        let begun = Instant::now();
+        let seq = anns[n % 2].send(group, &uuid::Uuid::now_v7().to_string(), "hi").await.expect(201).seq();
+        slowest = slowest.max(begun.elapsed());
+        assert_eq!(seq, from + n as u64);
+    }
+    println!("slowest send without Postgres: {slowest:?}");
+    let page = bob.history(group, "limit=50").await.expect(200);
+    assert_eq!(page.items().last().unwrap()["seq"], from + 59);
+    bob.read(group, from + 59).await.expect(200);
+    let begun = Instant::now();
+    let answer = bob.post("/v1/conversations", &serde_json::json!({"kind": "group", "members": ["ann"]})).await;
+    println!("a new group: {} after {:?}", answer.status, begun.elapsed());
+    assert!(begun.elapsed() < DEADLINE && answer.header("retry-after").is_some());
+    answer.expect_problem(503, "unavailable");
+}
+
+async fn archived(database: &TestDatabase) -> i64 {
+    let Ok(mut connection) = PgConnection::connect(database.url()).await else { return -1 };
+    sqlx::query_scalar("SELECT count(*) FROM messages").fetch_one(&mut connection).await.unwrap_or(-1)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn talk_goes_on_while_postgres_is_away_and_the_backlog_goes_when_it_is_back() {
+    let redis = PrivateRedis::start(RedisKind::Single).await;
+    let mut fleet = Fleet::start_over(redis, TestDatabase::on_own_server().await, 2, 1, &[]).await;
+    let (ann, bob) = (User::new("ann"), User::new("bob"));
+    let anns = [fleet.client(0, &ann).kept_alive(), fleet.client(1, &ann).kept_alive()];
+    let bobs = fleet.client(1, &bob);
+    let group = anns[0].create_group("talk", &["bob"]).await;
+    let from = events_head(&bobs).await;
+    let heard = listen(vec![bobs.clone()], from, 123);
+    anns[0].send(&group, "k1", "hi").await.expect(201);
+    let ready = async |fleet: &Fleet| reqwest::get(format!("{}/readyz", fleet.admin_url(0))).await.unwrap().status().as_u16();
+
+    // Halted: connections stand, and nothing answers.
+    let pids = family(fleet.database_mut().server().process().pid().unwrap());
+    assert!(pids.len() > 5, "{pids:?}");
+    signal("STOP", &pids);
+    talk_without_postgres(&anns, &bobs, &group, 2).await;
+    assert_eq!(ready(&fleet).await, 200, "warm conversations go on, so requests may come");
+    signal("CONT", &pids);
+    let back = Instant::now();
+    eventually("the backlog is archived", PATIENCE, async || archived(fleet.database()).await == 61).await;
+    println!("halted: archived {:?} after it is back", back.elapsed());
+
+    // Gone: nobody listens.
+    fleet.database_mut().server().process().signal("INT");
+    eventually("Postgres has ended", PATIENCE, async || fleet.database_mut().server().process().ended().is_some()).await;
+    talk_without_postgres(&anns, &bobs, &group, 62).await;
+    fleet.database_mut().server().start_again().await.unwrap();
+    let back = Instant::now();
+    eventually("the backlog is archived", PATIENCE, async || archived(fleet.database()).await == 121).await;
+    println!("gone: archived {:?} after it is back", back.elapsed());
+    let other = bobs.create_group("new", &["ann"]).await;
+    send_for_sure(&anns, 0, &other, "k", "hi").await;
+    send_for_sure(&anns, 0, &group, "k", "hi").await;
+    let seqs: Vec<u64> = heard
+        .await
+        .unwrap()
+        .iter()
+        .filter(|h| h.message["conversation_id"] == *group)
+        .map(|h| h.message["seq"].as_u64().unwrap())
+        .collect();
+    assert_eq!(seqs, (1..=122).collect::<Vec<_>>(), "the stream went on all the time");
+}
