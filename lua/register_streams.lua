@@ -1,10 +1,12 @@
+#!lua flags=allow-oom
 -- Says which users have streams at a gateway, or no longer have, and looks where their logs stand.
 -- KEYS: for each user 2: log (stream), log info (hash).
 -- ARGV: 1 field of the gateway in the log info, 2 time until which it wants wake-ups (ms), 'look' to change nothing, 'leave' to take it back,
 --       3 nonce for a log that is born now.
 -- RETURNS: places, then for each user 3: log epoch, last entry id, last trimmed entry id (three times '' for one who could not be looked at).
 -- WHY: a wake-up may be lost with a worker, a failover or a full buffer. Whoever is registered is compared with the log now and then, in
---      the same call that says the gateway is still there, so that a silent stream is never more than one round behind.
+--      the same call that says the gateway is still there, so that a silent stream is never more than one round behind. Also on a full
+--      server: a few bytes for each reader, and one that cannot be written would leave everybody's streams without it.
 local replid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 
 local function place(log, info)

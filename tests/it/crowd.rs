@@ -13,7 +13,7 @@ use sqlx::Row as _;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::harness::fleet::SHARDS;
-use crate::harness::{Client, EventStream, PATIENCE, TestDatabase, eventually, eventually_some};
+use crate::harness::{Client, EventStream, Fleet, PATIENCE, TestDatabase, User, eventually, eventually_some};
 
 /// What an application waits before it tries again.
 const BACK_OFF: Duration = Duration::from_millis(30);
@@ -24,7 +24,6 @@ const GROUPS_MAX: usize = 400;
 #[derive(Clone, Debug)]
 pub struct Told {
     pub conversation: String,
-    pub key: String,
     pub status: u16,
     pub seq: u64,
     pub id: String,
@@ -86,7 +85,7 @@ pub async fn send_for_sure(at: &[Client], first: usize, conversation: &str, key:
             Ok(answer) if matches!(answer.status, 200 | 201) => {
                 let id = answer.json["id"].as_str().unwrap().to_owned();
                 let (status, seq) = (answer.status, answer.seq());
-                return Told { conversation: conversation.to_owned(), key: key.to_owned(), status, seq, id, refused };
+                return Told { conversation: conversation.to_owned(), status, seq, id, refused };
             }
             Ok(answer) => {
                 assert_eq!(answer.status, 503, "{}", answer.text);
@@ -98,6 +97,11 @@ pub async fn send_for_sure(at: &[Client], first: usize, conversation: &str, key:
         assert!(begun.elapsed() < 2 * PATIENCE, "never stored: {refused:?}");
         tokio::time::sleep(BACK_OFF).await;
     }
+}
+
+/// The same user at both gateways of a fleet, with connections that are used again.
+pub fn both(fleet: &Fleet, user: &User) -> Vec<Client> {
+    vec![fleet.client(0, user).kept_alive(), fleet.client(1, user).kept_alive()]
 }
 
 /// Makes groups until there is one on every shard.
@@ -155,6 +159,15 @@ pub async fn hear(stream: &mut EventStream, heard: &mut Vec<Heard>, count: usize
             heard.push(Heard { at: Instant::now(), message: event.data["data"]["message"].clone() });
         }
     }
+}
+
+/// Numbers of the messages that a stream tells up to the one with this seq.
+pub async fn seqs_up_to(stream: &mut EventStream, last: u64) -> Vec<u64> {
+    let mut seqs = Vec::new();
+    while seqs.last() != Some(&last) {
+        seqs.push(stream.next_message(2 * PATIENCE).await["seq"].as_u64().unwrap());
+    }
+    seqs
 }
 
 /// Everything on a log after a place, by polling.
@@ -242,4 +255,16 @@ async fn prove_archived(expected: &Lines, database: &TestDatabase) {
         let kept: Vec<(u64, String)> = rows.iter().map(|row| (u64::try_from(row.get::<i64, _>(0)).unwrap(), row.get(1))).collect();
         assert_eq!(&kept, line, "Postgres");
     }
+}
+
+/// What `/readyz` of a gateway says.
+pub async fn readiness(fleet: &Fleet, gateway: usize) -> (u16, String) {
+    let answer = reqwest::get(format!("{}/readyz", fleet.admin_url(gateway))).await.unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
+/// Waits until both gateways say so.
+pub async fn until_ready(fleet: &Fleet, status: u16) {
+    eventually("readiness has changed", PATIENCE, async || readiness(fleet, 0).await.0 == status && readiness(fleet, 1).await.0 == status)
+        .await;
 }

@@ -8,7 +8,8 @@ use crate::harness::fleet::{PARTITIONS, SHARDS};
 use crate::harness::{Fleet, PATIENCE, RedisKind, User, eventually};
 
 const NEXT: u64 = 99_999_999_999_999;
-const LEASE_TO: u64 = 100_000_000_000_050;
+/// So far off that no more numbers are fetched ahead.
+const LEASE_TO: u64 = 100_000_000_020_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifteen_digits_are_exact_everywhere() {

@@ -12,6 +12,7 @@ mod deploy;
 mod dev;
 mod doctor;
 mod embedded;
+mod faults_loss;
 mod faults_postgres;
 mod faults_processes;
 mod faults_redis;

@@ -4,15 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::crowd::{Load, events_head, hear, listen, prove_heard};
-use crate::harness::{Client, Fleet, PATIENCE, RedisKind, User};
+use crate::crowd::{Load, both, events_head, hear, listen, prove_heard};
+use crate::harness::{Fleet, PATIENCE, RedisKind, User};
 
 const WRITERS: usize = 20;
-
-/// The same user at both gateways.
-fn both(fleet: &Fleet, user: &User) -> Vec<Client> {
-    vec![fleet.client(0, user).kept_alive(), fleet.client(1, user).kept_alive()]
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_stalls_costs_the_others_nothing_and_gets_everything_later() {

@@ -76,6 +76,14 @@ impl PrivateRedis {
         }
     }
 
+    /// Where a single server keeps its files.
+    pub fn folder(&self) -> std::path::PathBuf {
+        match &self.servers {
+            Servers::Single(server) => server.log_path().parent().unwrap().to_owned(),
+            Servers::Cluster(_) => panic!("a Cluster has a folder for each node"),
+        }
+    }
+
     /// Runs one command on every master and gives the answers, e.g. `["SCRIPT", "FLUSH"]`.
     pub async fn on_every_node(&self, words: &[&str]) -> Vec<seqline::embedded::WireReply> {
         let nodes = match &self.servers {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +13,10 @@ use tokio::time::Instant;
 use super::client::Answer;
 use super::frames::{Frame, FrameReader};
 use super::user::User;
+
+/// Without a pool: a stream keeps its connection, and nothing else may wait for it. Making a client costs more than opening a stream.
+static UNTIMED: LazyLock<reqwest::Client> =
+    LazyLock::new(|| reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap());
 
 /// A stream that is still to be opened.
 #[derive(Clone, Debug)]
@@ -81,10 +86,8 @@ impl StreamRequest {
 
     /// Opens it; the answer when it is not a stream, with status 0 when none came.
     pub async fn try_open(self) -> Result<EventStream, Box<Answer>> {
-        // A client of its own: the stream keeps its connection, and nothing else may wait for it.
-        let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap();
         let url = url::Url::parse_with_params(&format!("{}/v1/events", self.base), &self.query).unwrap();
-        let mut request = http.get(url).header("accept", "text/event-stream");
+        let mut request = UNTIMED.get(url).header("accept", "text/event-stream");
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
