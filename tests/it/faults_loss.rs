@@ -4,18 +4,17 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use seqline::domain::ids::{ConversationId, ShardId};
+use seqline::domain::ids::ShardId;
 use seqline::redis::keys;
 use serde_json::Value;
 use sqlx::Connection as _;
 
-use crate::crowd::{Load, both, events_head, group_on_every_shard, log_after, messages_in, send_for_sure, seqs_up_to, until_ready};
+use crate::crowd::{both, events_head, log_after, messages_in, send_for_sure, seqs_up_to, until_ready};
 use crate::harness::fleet::SHARDS;
-use crate::harness::{Client, Fleet, PATIENCE, PrivateRedis, RedisKind, User, eventually, stores};
-use crate::scene;
+use crate::harness::{Client, Fleet, PATIENCE, PrivateRedis, RedisKind, User, eventually};
 
 /// Proves that every seq which was told has its message or is told void, and that no number bears two messages.
-async fn kept_or_void(client: &Client, group: &str, told: &HashMap<u64, String>) -> usize {
+pub async fn kept_or_void(client: &Client, group: &str, told: &HashMap<u64, String>) -> usize {
     let history = client.whole_history(group).await;
     let page = client.history(group, "after=0&limit=200").await.expect(200);
     let mut voids: Vec<(u64, u64)> = Vec::new();
@@ -246,63 +245,4 @@ async fn a_full_redis_that_needs_a_new_epoch_still_hands_its_backlog_to_postgres
     assert!(next.seq > 15);
     told.insert(next.seq, next.id);
     assert_eq!(kept_or_void(&fleet.client(1, &bob), &group, &told).await, 0);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_is_killed_in_the_middle_of_load_costs_its_conversations_a_pause_and_nothing_else() {
-    const EACH: usize = 60;
-    let mut fleet = Fleet::start_on(PrivateRedis::start_durable(RedisKind::Cluster).await, 2, 1, &[]).await;
-    let (writers, bob) = (User::many(8), User::new("bob"));
-    let names: Vec<&str> = writers.iter().skip(1).chain([&bob]).map(|user| user.id.as_str()).collect();
-    let groups = group_on_every_shard(&fleet.client(0, &writers[0]), &names).await;
-    let looking = stores::open(&fleet.redis_url(), fleet.database().url(), &[]).await;
-    let load = Load::start(writers.iter().map(|user| both(&fleet, user)).collect(), &groups, EACH);
-    load.at(writers.len() * EACH / 3).await;
-    let mut healthy = None;
-    for group in &groups {
-        let head = looking.keys.conversation(&ConversationId::parse(group).unwrap()).head;
-        let answers = fleet.redis_ref().on_every_node(&["TYPE", &head]).await;
-        if answers[0].text().is_none_or(|text| text.starts_with("MOVED")) {
-            healthy = Some(group.clone());
-        }
-    }
-    let healthy = healthy.unwrap();
-    fleet.redis().nodes()[0].process().kill().await;
-    let bobs = both(&fleet, &bob);
-    let mut told = Vec::new();
-    for n in 0..20 {
-        let one = send_for_sure(&bobs, n, &healthy, &uuid::Uuid::now_v7().to_string(), "hi").await;
-        assert_eq!(one.status, 201);
-        assert!(one.refused.is_empty(), "others' conversations go on: {:?}", one.refused);
-        told.push(one);
-    }
-    fleet.redis().nodes()[0].start_again().await.unwrap();
-    let back = Instant::now();
-    told.extend(load.finish().await);
-    println!(
-        "the load ended {:?} after the restart; {} tries in vain",
-        back.elapsed(),
-        told.iter().map(|one| one.refused.len()).sum::<usize>()
-    );
-    for group in &groups {
-        let line: HashMap<u64, String> =
-            told.iter().filter(|one| one.conversation == *group).map(|one| (one.seq, one.id.clone())).collect();
-        assert_eq!(line.len(), told.iter().filter(|one| one.conversation == *group).count(), "no number twice");
-        for client in [fleet.client(0, &bob), fleet.client(1, &writers[0])] {
-            assert_eq!(client.whole_history(group).await.len(), line.len(), "no message twice");
-            assert_eq!(kept_or_void(&client, group, &line).await, 0, "nothing that was answered is lost");
-        }
-        let id = ConversationId::parse(group).unwrap();
-        let mut expected: Vec<u64> = line.into_keys().collect();
-        expected.sort_unstable();
-        for name in names.iter().copied().chain(["user-0"]) {
-            let mut seen = Vec::new();
-            eventually(&format!("{name}'s log is complete"), PATIENCE, async || {
-                seen = scene::heard(&looking, name, &id).await;
-                seen.len() >= expected.len()
-            })
-            .await;
-            assert_eq!(seen, expected, "{name}'s log");
-        }
-    }
 }

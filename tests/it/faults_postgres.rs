@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::{Connection as _, PgConnection};
 
-use crate::crowd::{events_head, listen, send_for_sure};
+use crate::crowd::{Load, both, events_head, group_on_every_shard, listen, prove, send_for_sure};
 use crate::harness::{Client, Fleet, PATIENCE, PrivateRedis, RedisKind, TestDatabase, User, eventually};
 
 /// A request's deadline, and what a loaded machine may add.
@@ -96,4 +96,34 @@ async fn talk_goes_on_while_postgres_is_away_and_the_backlog_goes_when_it_is_bac
         .map(|h| h.message["seq"].as_u64().unwrap())
         .collect();
     assert_eq!(seqs, (1..=122).collect::<Vec<_>>(), "the stream went on all the time");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_postgres_ends_and_a_column_that_comes_are_not_noticed() {
+    const EACH: usize = 60;
+    let fleet = Fleet::start(RedisKind::Single, 2, 1).await;
+    let (writers, bob) = (User::many(8), User::new("bob"));
+    let names: Vec<&str> = writers.iter().skip(1).chain([&bob]).map(|user| user.id.as_str()).collect();
+    let groups = group_on_every_shard(&fleet.client(0, &writers[0]), &names).await;
+    let from = events_head(&fleet.client(0, &writers[1])).await;
+    let load = Load::start(writers.iter().map(|user| both(&fleet, user)).collect(), &groups, EACH);
+    let mut connection = fleet.database().connect().await;
+    for time in 0..8 {
+        load.at(time * writers.len() * EACH / 8).await;
+        let end =
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        let ended: i64 = sqlx::query_scalar(end).fetch_one(&mut connection).await.unwrap();
+        if time == 4 {
+            sqlx::query("ALTER TABLE messages ADD COLUMN zz int").execute(&mut connection).await.unwrap();
+        }
+        // What needs Postgres at once: a new group, a first message to a peer, an answer only when it is archived.
+        let client = fleet.client(time, &bob);
+        client.create_group("new", &["user-0"]).await;
+        client.send_to_peer(&format!("friend-{time}"), "k", "hi").await.expect(201);
+        println!("{ended} connections ended");
+    }
+    let told = load.finish().await;
+    let unlike: Vec<_> = told.iter().filter(|one| one.status != 201 || !one.refused.is_empty()).collect();
+    assert!(unlike.is_empty(), "{unlike:?}");
+    prove(&told, &[fleet.client(1, &bob)], &[(fleet.client(1, &writers[1]), from)], fleet.database()).await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::crowd::{Load, events_head, group_on_every_shard, listen, prove, prove_heard};
+use crate::crowd::{Load, events_head, group_on_every_shard, listen, prove, prove_heard, send_for_sure};
 use crate::harness::{Client, Fleet, PATIENCE, ProcessFleet, RedisKind, User, eventually};
 
 const WRITERS: usize = 8;
@@ -149,4 +149,37 @@ async fn gateways_and_workers_come_and_go_and_nobody_notices() {
     assert!(said.iter().all(|text| !text.contains("\"status\"")), "{said:?}");
     prove_heard(&told, &heard.await.unwrap());
     prove(&told, &[fleet.client(1, &bob), fleet.client(added, &bob)], &[(fleet.client(added, &bob), from)], fleet.database()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_sleeps_and_wakes_doubles_nothing() {
+    let mut fleet = ProcessFleet::start(RedisKind::Single, 2, 1).await;
+    let (ann, bob) = (User::new("ann"), User::new("bob"));
+    let anns = at(&fleet, &ann);
+    let group = anns[1].create_group("talk", &["bob"]).await;
+    let from = events_head(&fleet.client(1, &bob)).await;
+    let mut told = Vec::new();
+    for round in 0..5 {
+        let keys: Vec<String> = (0..20).map(|_| uuid::Uuid::now_v7().to_string()).collect();
+        let pending: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                let (client, group, key) = (anns[0].clone(), group.clone(), key.clone());
+                tokio::spawn(async move { client.send(&group, &key, "hi").await })
+            })
+            .collect();
+        // Somewhere in the middle of them, another place each time.
+        tokio::time::sleep(Duration::from_millis(round * 7)).await;
+        fleet.gateways[0].halt();
+        for key in &keys {
+            told.push(send_for_sure(&anns[1..], 0, &group, key, "hi").await);
+        }
+        fleet.gateways[0].go_on();
+        for (pending, one) in pending.into_iter().zip(&told[told.len() - keys.len()..]) {
+            let answer = pending.await.unwrap();
+            assert!(matches!(answer.status, 200 | 201), "{}", answer.text);
+            assert_eq!((answer.seq(), answer.json["id"].as_str()), (one.seq, Some(&*one.id)));
+        }
+    }
+    prove(&told, &[fleet.client(0, &bob)], &[(fleet.client(0, &bob), from)], fleet.database()).await;
 }

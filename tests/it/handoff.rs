@@ -111,7 +111,7 @@ async fn what_came_after_the_beginning_is_all_there_live_and_after_a_long_absenc
     let mut stream = fleet.client(1, &bob).stream().open().await;
     stream.wait_for("hello", PATIENCE).await;
     let at = |user: &User| vec![fleet.client(0, user).kept_alive(), fleet.client(1, user).kept_alive()];
-    let load = Load::start(writers.iter().map(at).collect(), &[group.clone()], EACH);
+    let load = Load::start(writers.iter().map(at).collect(), std::slice::from_ref(&group), EACH);
     let mut heard = Vec::new();
     while heard.len() < CROWD * EACH {
         heard.push(seq(&stream.next_message(PATIENCE).await));

@@ -3,6 +3,7 @@
 
 mod accident;
 mod archive;
+mod clocks;
 mod conversations;
 mod cooling;
 mod crowd;
@@ -13,6 +14,7 @@ mod dev;
 mod doctor;
 mod embedded;
 mod faults_loss;
+mod faults_masters;
 mod faults_postgres;
 mod faults_processes;
 mod faults_redis;
