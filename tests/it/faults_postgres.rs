@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::{Connection as _, PgConnection};
 
-use crate::crowd::{Load, both, events_head, group_on_every_shard, listen, prove, send_for_sure};
+use crate::crowd::{Load, both, events_head, group_on_every_shard, listen, prove, prove_heard, send_for_sure};
 use crate::harness::{Client, Fleet, PATIENCE, PrivateRedis, RedisKind, TestDatabase, User, eventually};
 
 /// A request's deadline, and what a loaded machine may add.
@@ -99,7 +99,7 @@ async fn talk_goes_on_while_postgres_is_away_and_the_backlog_goes_when_it_is_bac
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_postgres_ends_and_a_column_that_comes_are_not_noticed() {
+async fn talk_does_not_notice_that_postgres_ends_connections_or_gets_a_column() {
     const EACH: usize = 60;
     let fleet = Fleet::start(RedisKind::Single, 2, 1).await;
     let (writers, bob) = (User::many(8), User::new("bob"));
@@ -116,14 +116,49 @@ async fn connections_that_postgres_ends_and_a_column_that_comes_are_not_noticed(
         if time == 4 {
             sqlx::query("ALTER TABLE messages ADD COLUMN zz int").execute(&mut connection).await.unwrap();
         }
-        // What needs Postgres at once: a new group, a first message to a peer, an answer only when it is archived.
-        let client = fleet.client(time, &bob);
-        client.create_group("new", &["user-0"]).await;
-        client.send_to_peer(&format!("friend-{time}"), "k", "hi").await.expect(201);
-        println!("{ended} connections ended");
+        // What needs Postgres at once may be told to come again, when new connections take their time.
+        let (client, begun) = (fleet.client(time, &bob), Instant::now());
+        let wish = serde_json::json!({"kind": "group", "members": ["user-0"]});
+        let answer = client.post("/v1/conversations", &wish).await;
+        println!("{ended} connections ended; a new group: {} after {:?}", answer.status, begun.elapsed());
+        assert!(answer.status == 201 || (answer.status == 503 && answer.header("retry-after").is_some()), "{}", answer.text);
+        assert!(begun.elapsed() < DEADLINE);
+        eventually("groups are made again", PATIENCE, async || client.post("/v1/conversations", &wish).await.status == 201).await;
     }
     let told = load.finish().await;
     let unlike: Vec<_> = told.iter().filter(|one| one.status != 201 || !one.refused.is_empty()).collect();
     assert!(unlike.is_empty(), "{unlike:?}");
     prove(&told, &[fleet.client(1, &bob)], &[(fleet.client(1, &writers[1]), from)], fleet.database()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backlog_at_its_high_water_mark_refuses_sends_until_it_sinks() {
+    let fleet = Fleet::start_with(RedisKind::Single, 2, 1, &["--outbox-max-entries", "40"]).await;
+    let (ann, bob) = (User::new("ann"), User::new("bob"));
+    let (anns, bobs) = (both(&fleet, &ann), both(&fleet, &bob));
+    let group = anns[0].create_group("talk", &["bob"]).await;
+    let from = events_head(&bobs[0]).await;
+    let mut connection = fleet.database().connect().await;
+    let mut barrier = connection.begin().await.unwrap();
+    sqlx::query("LOCK TABLE messages IN SHARE MODE").execute(&mut *barrier).await.unwrap();
+    let mut told = Vec::new();
+    let refused = loop {
+        let key = uuid::Uuid::now_v7().to_string();
+        let answer = anns[told.len() % 2].send(&group, &key, "hi").await;
+        if answer.status != 201 {
+            assert!(answer.header("retry-after").is_some());
+            answer.expect_problem(503, "overloaded");
+            break key;
+        }
+        told.push(send_for_sure(&anns, 0, &group, &key, "hi").await);
+        assert!(told.len() <= 60, "no mark holds it");
+    };
+    assert!(told.len() >= 38, "{}", told.len());
+    anns[1].send(&group, &refused, "hi").await.expect_problem(503, "overloaded");
+    assert_eq!(bobs[1].whole_history(&group).await.len(), told.len(), "what stands is read");
+    let heard = listen(vec![bobs[1].clone()], from.clone(), told.len() + 1);
+    barrier.rollback().await.unwrap();
+    told.push(send_for_sure(&anns, 0, &group, &refused, "hi").await);
+    prove_heard(&told, &heard.await.unwrap());
+    prove(&told, &bobs, &[(bobs[0].clone(), from)], fleet.database()).await;
 }
