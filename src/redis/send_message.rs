@@ -106,6 +106,18 @@ pub async fn send_messages(
     outbox_max: u64,
     sends: &[Send],
 ) -> Result<Vec<Sent>, RedisError> {
+    let (names, args) = call_of(keys, shard, now, outbox_max, sends);
+    let reply = link.eval(&SCRIPT, names, args).await?;
+    let replies = reply.as_list()?;
+    if replies.len() != sends.len() {
+        return Err(super::stored_form::Unreadable("send_message: another count than was sent").into());
+    }
+    sends.iter().zip(replies).map(|(send, reply)| parse(send, reply)).collect()
+}
+
+/// The script's keys and arguments for these sends; also what `benches/sends.rs` gives to `redis-benchmark`.
+#[must_use]
+pub fn call_of(keys: &Keys, shard: ShardId, now: Millis, outbox_max: u64, sends: &[Send]) -> (Vec<String>, Vec<Bytes>) {
     let mut names = vec![keys::shard_info(shard), keys::outbox(shard)];
     let mut args: Vec<Bytes> = vec![now.to_string().into(), outbox_max.to_string().into(), sends.len().to_string().into()];
     for send in sends {
@@ -131,12 +143,7 @@ pub async fn send_messages(
             args.push(Bytes::copy_from_slice(text.as_bytes()));
         }
     }
-    let reply = link.eval(&SCRIPT, names, args).await?;
-    let replies = reply.as_list()?;
-    if replies.len() != sends.len() {
-        return Err(super::stored_form::Unreadable("send_message: another count than was sent").into());
-    }
-    sends.iter().zip(replies).map(|(send, reply)| parse(send, reply)).collect()
+    (names, args)
 }
 
 fn parse(send: &Send, reply: &Reply) -> Result<Sent, RedisError> {
