@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
 mod accident;
+mod acks;
 mod archive;
 mod clocks;
 mod conversations;
