@@ -44,6 +44,8 @@ pub struct Settings {
     /// Cookie that may hold the token instead of the Authorization header; needs allowed origins
     #[arg(long, env = "SEQLINE_JWT_COOKIE", value_name = "NAME")]
     pub jwt_cookie: Option<String>,
+    // Shown by --help as well, where the brackets of a link would only be in the way.
+    #[allow(rustdoc::bare_urls)]
     /// Origins that browsers may call from, comma separated, e.g. https://app.example
     #[arg(long, env = "SEQLINE_ALLOWED_ORIGINS", value_delimiter = ',', value_name = "ORIGINS")]
     pub allowed_origins: Vec<String>,

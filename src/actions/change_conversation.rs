@@ -106,7 +106,7 @@ fn steps_of(hot: &HotMembers, actor: &UserId, happenings: &[Happening], now: Mil
         let mut step = Step::default();
         match happening {
             Happening::Joined(user) => {
-                let data = json!({"type": "member.joined", "user_id": user.as_str(), "invited_by": actor.as_str()});
+                let data = json!({"type": "member.joined", "user_id": user.as_str(), "by": actor.as_str()});
                 tell(&mut step, hot, actor, now, &data, EventType::MemberJoined, &[]);
                 step.acts.push(MemberAct::Join(user.clone(), Role::Member));
                 step.change.members.push(StoredMember {
@@ -121,16 +121,13 @@ fn steps_of(hot: &HotMembers, actor: &UserId, happenings: &[Happening], now: Mil
             Happening::Left(user) | Happening::Removed(user) => {
                 let removed = matches!(happening, Happening::Removed(_));
                 let kind = if removed { EventType::MemberRemoved } else { EventType::MemberLeft };
-                let mut data = json!({"type": kind.as_str(), "user_id": user.as_str()});
-                if removed {
-                    data["removed_by"] = json!(actor.as_str());
-                }
+                let data = json!({"type": kind.as_str(), "user_id": user.as_str(), "by": actor.as_str()});
                 tell(&mut step, hot, actor, now, &data, kind, std::slice::from_ref(user));
                 step.acts.push(MemberAct::Leave(user.clone()));
                 step.change.members.extend(record(user).map(|m| stored_member(m, m.role, Some(0))));
             }
             Happening::OwnerChanged(user) => {
-                let data = json!({"type": "owner.changed", "user_id": user.as_str(), "previous": actor.as_str()});
+                let data = json!({"type": "owner.changed", "owner": user.as_str(), "by": actor.as_str()});
                 tell(&mut step, hot, actor, now, &data, EventType::OwnerChanged, &[]);
                 step.acts.push(MemberAct::SetRole(user.clone(), Role::Owner));
                 step.change.members.extend(record(user).map(|m| stored_member(m, Role::Owner, None)));
@@ -139,7 +136,7 @@ fn steps_of(hot: &HotMembers, actor: &UserId, happenings: &[Happening], now: Mil
                 step.change.conversation = Some(facts.clone());
             }
             Happening::Renamed(title) => {
-                let data = json!({"type": "conversation.renamed", "title": title, "previous": conversation.title});
+                let data = json!({"type": "conversation.renamed", "title": title, "by": actor.as_str()});
                 tell(&mut step, hot, actor, now, &data, EventType::ConversationRenamed, &[]);
                 step.fields.push(("title", title.clone()));
                 facts.title = Some(title.clone());
@@ -151,7 +148,11 @@ fn steps_of(hot: &HotMembers, actor: &UserId, happenings: &[Happening], now: Mil
                 facts.owner = None;
                 if let Some(last) = steps.last_mut() {
                     last.fields.extend([("dissolved", "1".to_owned()), ("owner", String::new())]);
-                    last.change.events.push(StoredEvent::new(EventType::ConversationDissolved, Audience::All, Some(json!({}))));
+                    last.change.events.push(StoredEvent::new(
+                        EventType::ConversationDissolved,
+                        Audience::All,
+                        Some(json!({"by": actor.as_str()})),
+                    ));
                     last.change.conversation = Some(facts.clone());
                 }
                 continue;

@@ -70,7 +70,7 @@ pub async fn make_single(stores: &Stores, user: &UserId, peer: &UserId) -> Resul
 pub async fn make_group(stores: &Stores, user: &UserId, wish: &GroupWish) -> Result<Made, Refusal> {
     let max = stores.settings.group_members_max;
     if wish.members.len() as u64 + 1 > max {
-        return Err(FieldError::new("members", format!("a group has at most {max} members")).into());
+        return Err(FieldError::new("members", format!("must make a group of at most {max} members")).into());
     }
     if wish.members.contains(user) {
         return Err(FieldError::new("members", "must not name oneself").into());

@@ -232,7 +232,11 @@ async fn up(stores: &Stores, user: &UserId, id: &ConversationId, from: Seq, limi
         None => cold(stores, user, id).await?,
     };
     let lowest = member.first_visible_seq(&conversation);
-    let start = from.max(lowest);
+    if from < lowest {
+        // Begun again where the caller's sight begins: what lies below would fill the page and then be left out of it.
+        return Box::pin(up(stores, user, id, lowest, limit)).await;
+    }
+    let start = from;
     let mut messages = Vec::new();
     if start < floor {
         let highest = floor.saturating_sub(1).min(conversation.head_seq);

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::AppState;
-use super::paging::Query;
+use super::paging::{NoQuery, Query};
 use super::path::ConversationPath;
 use super::respond::{Problem, json, ok};
 use super::strict_json::{DeferredJson, StrictJson};
@@ -28,10 +28,11 @@ use crate::identity::Caller;
 #[utoipa::path(post, path = "/v1/conversations", tag = "conversations", request_body = CreateConversation,
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated call for a group give the same group")),
     responses((status = 201, body = Conversation, description = "Made now"), (status = 200, body = Conversation, description = "Was there already"),
-        (status = "default", body = Problem)))]
+        (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn create_conversation(
     State(state): State<AppState>,
     caller: Caller,
+    _: NoQuery,
     headers: HeaderMap,
     StrictJson(body): StrictJson<CreateConversation>,
 ) -> Result<Response, Problem> {
@@ -72,7 +73,7 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<ClientKey>, Problem
 #[utoipa::path(get, path = "/v1/conversations", tag = "conversations",
     params(("limit" = Option<u64>, Query, description = "1 to 200, 50 when absent"), ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
         ("q" = Option<String>, Query, description = "Only conversations whose title or peer holds this text")),
-    responses((status = 200, body = ConversationPage), (status = "default", body = Problem)))]
+    responses((status = 200, body = ConversationPage, description = "A page"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn get_conversations(State(state): State<AppState>, caller: Caller, mut query: Query) -> Result<Response, Problem> {
     let limit = usize::try_from(query.limit()?).unwrap_or(1);
     let after = query.text("cursor").map(|text| read_cursor(&text).ok_or(Refusal::InvalidCursor)).transpose()?;
@@ -99,10 +100,11 @@ fn read_cursor(text: &str) -> Option<Listed> {
 
 /// One conversation.
 #[utoipa::path(get, path = "/v1/conversations/{id}", tag = "conversations", params(("id" = String, Path)),
-    responses((status = 200, body = Conversation), (status = "default", body = Problem)))]
+    responses((status = 200, body = Conversation, description = "Done"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn get_conversation(
     State(state): State<AppState>,
     caller: Caller,
+    _: NoQuery,
     ConversationPath(id): ConversationPath,
 ) -> Result<Response, Problem> {
     Ok(ok(&Conversation::from(&view(&state.stores, &caller.user, &id).await?)))
@@ -110,10 +112,11 @@ pub async fn get_conversation(
 
 /// Gives a group another title.
 #[utoipa::path(patch, path = "/v1/conversations/{id}", tag = "conversations", params(("id" = String, Path)), request_body = PatchConversation,
-    responses((status = 200, body = Conversation), (status = "default", body = Problem)))]
+    responses((status = 200, body = Conversation, description = "Done"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn patch_conversation(
     State(state): State<AppState>,
     caller: Caller,
+    _: NoQuery,
     ConversationPath(id): ConversationPath,
     DeferredJson(body): DeferredJson<PatchConversation>,
 ) -> Result<Response, Problem> {
@@ -125,7 +128,7 @@ pub async fn patch_conversation(
 }
 
 /// Unread messages over all of the caller's conversations.
-#[utoipa::path(get, path = "/v1/unread", tag = "conversations", responses((status = 200, body = UnreadTotals), (status = "default", body = Problem)))]
+#[utoipa::path(get, path = "/v1/unread", tag = "conversations", responses((status = 200, body = UnreadTotals, description = "Done"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn get_unread(State(state): State<AppState>, caller: Caller, query: Query) -> Result<Response, Problem> {
     query.finish()?;
     let totals = count_unread(&state.stores, &caller.user).await?;

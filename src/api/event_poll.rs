@@ -25,7 +25,7 @@ const WAIT_S_MAX: u64 = 30;
         ("wait" = Option<u64>, Query, minimum = 0, maximum = 30, description = "Seconds to wait for the first event; 0 when absent"),
         ("device" = Option<String>, Query, description = "Whose stored cursor to start from when no position is named"),
     ),
-    responses((status = 200, body = PollAnswer), (status = "default", body = ProblemShape, content_type = "application/problem+json")))]
+    responses((status = 200, body = PollAnswer, description = "Done"), (status = "default", body = ProblemShape, content_type = "application/problem+json")))]
 pub async fn poll_events(State(state): State<AppState>, caller: Caller, mut query: Query) -> Result<Response, Problem> {
     let limit = query.limit()?;
     let wait = query.number("wait", 0, WAIT_S_MAX)?.unwrap_or(0);

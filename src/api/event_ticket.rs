@@ -14,7 +14,7 @@ use crate::identity::Caller;
 
 /// Get a ticket for one's stream
 #[utoipa::path(post, path = "/v1/events/ticket", tag = "events",
-    responses((status = 200, body = Ticket), (status = "default", body = ProblemShape, content_type = "application/problem+json")))]
+    responses((status = 200, body = Ticket, description = "Done"), (status = "default", body = ProblemShape, content_type = "application/problem+json")))]
 pub async fn make_ticket(State(state): State<AppState>, caller: Caller) -> Result<Response, Problem> {
     let issued = tickets::issue(&state.stores, &caller.user, caller.device.as_deref(), caller.over_at()).await?;
     let mut answer = ok(&Ticket { ticket: issued.ticket, expires_in: issued.expires_in_s });

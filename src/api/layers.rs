@@ -107,7 +107,11 @@ fn dress(answer: Response) -> Response {
 fn record(route: &str, method: &Method, id: &str, answer: &Response, start: Instant) {
     let status = answer.status().as_u16();
     // Only methods that some route has, so that a client cannot invent labels.
-    let method = if route == UNMATCHED { "any" } else { method.as_str() };
+    let method = match method {
+        _ if route == UNMATCHED => "any",
+        &(Method::GET | Method::POST | Method::PUT | Method::PATCH | Method::DELETE | Method::HEAD | Method::OPTIONS) => method.as_str(),
+        _ => "other",
+    };
     metrics::HTTP_REQUESTS.add(&[method, route, answer.status().as_str()], 1);
     if !WAITING.contains(&route) {
         metrics::HTTP_SECONDS.since(&[route], start);

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::AppState;
-use super::paging::Query;
+use super::paging::{NoQuery, Query};
 use super::path::{ConversationPath, UserPath};
 use super::respond::{Problem, json, ok};
 use crate::actions::change_conversation::{Changed, change_conversation};
@@ -22,7 +22,7 @@ use crate::identity::Caller;
 /// The members, ordered by user id.
 #[utoipa::path(get, path = "/v1/conversations/{id}/members", tag = "members",
     params(("id" = String, Path), ("limit" = Option<u64>, Query, description = "1 to 200, 50 when absent"), ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before")),
-    responses((status = 200, body = MemberPage), (status = "default", body = Problem)))]
+    responses((status = 200, body = MemberPage, description = "Done"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn get_members(
     State(state): State<AppState>,
     caller: Caller,
@@ -44,10 +44,11 @@ fn read_cursor(text: &str) -> Option<UserId> {
 
 /// Brings a user in. Repeated, it changes nothing.
 #[utoipa::path(put, path = "/v1/conversations/{id}/members/{user_id}", tag = "members", params(("id" = String, Path), ("user_id" = String, Path)),
-    responses((status = 201, body = Member, description = "Joined now"), (status = 200, body = Member, description = "Was a member already"), (status = "default", body = Problem)))]
+    responses((status = 201, body = Member, description = "Joined now"), (status = 200, body = Member, description = "Was a member already"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn put_member(
     State(state): State<AppState>,
     caller: Caller,
+    _: NoQuery,
     ConversationPath(id): ConversationPath,
     UserPath(user): UserPath,
 ) -> Result<Response, Problem> {
@@ -61,10 +62,11 @@ pub async fn put_member(
 
 /// Removes a user; oneself leaves.
 #[utoipa::path(delete, path = "/v1/conversations/{id}/members/{user_id}", tag = "members", params(("id" = String, Path), ("user_id" = String, Path)),
-    responses((status = 204, description = "Gone"), (status = "default", body = Problem)))]
+    responses((status = 204, description = "Gone"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn delete_member(
     State(state): State<AppState>,
     caller: Caller,
+    _: NoQuery,
     ConversationPath(id): ConversationPath,
     UserPath(user): UserPath,
 ) -> Result<Response, Problem> {

@@ -8,7 +8,7 @@ use axum::response::Response;
 
 use super::AppState;
 use super::conversations::idempotency_key;
-use super::paging::{Query, bad};
+use super::paging::{NoQuery, Query, bad};
 use super::path::{ClientIdPath, ConversationPath, SeqPath};
 use super::respond::{Problem, json, ok};
 use super::strict_json::DeferredJson;
@@ -33,7 +33,7 @@ const REPLAYED_HEADER: HeaderName = HeaderName::from_static("idempotency-replaye
     params(("id" = String, Path), ("ack" = Option<String>, Query, description = "How far it must get before the answer: `accepted` (default), `replicated` or `archived`"),
         ("Idempotency-Key" = Option<String>, Header, description = "Instead of `client_id`")),
     responses((status = 201, body = Message, description = "Sent; `Seqline-Ack` says how far it got"), (status = 200, body = Message, description = "Was sent before with this key; `Idempotency-Replayed: true`"),
-        (status = 202, body = Message, description = "Sent, but not as far as asked within the deadline"), (status = "default", body = Problem)))]
+        (status = 202, body = Message, description = "Sent, but not as far as asked within the deadline"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn send(
     State(state): State<AppState>,
     caller: Caller,
@@ -122,7 +122,7 @@ fn read_send(
     params(("id" = String, Path), ("before" = Option<u64>, Query, description = "Below this seq"), ("after" = Option<u64>, Query, description = "Above this seq"),
         ("around" = Option<u64>, Query, description = "This seq and its neighbours"), ("since_rev" = Option<u64>, Query, description = "Changed after this rev"),
         ("limit" = Option<u64>, Query, description = "1 to 200, 50 when absent")),
-    responses((status = 200, body = MessagesAnswer), (status = "default", body = Problem)))]
+    responses((status = 200, body = MessagesAnswer, description = "Done"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn get_messages(
     State(state): State<AppState>,
     caller: Caller,
@@ -136,8 +136,14 @@ pub async fn get_messages(
     query.finish()?;
     let mut places = places.into_iter().flatten();
     let place = places.next();
-    if places.next().is_some() || (place.is_some() && since.is_some()) {
-        return Err(bad(if since.is_some() { "since_rev" } else { "after" }, "cannot stand beside another place"));
+    let second = match (places.next(), place.is_some() && since.is_some()) {
+        (Some(Place::After(_)), _) => Some("after"),
+        (Some(_), _) => Some("around"),
+        (None, true) => Some("since_rev"),
+        (None, false) => None,
+    };
+    if let Some(name) = second {
+        return Err(bad(name, "cannot stand beside another place"));
     }
     if let Some(since) = since {
         let changes = read_messages::changes(&state.stores, &caller.user, &id, since, limit).await?;
@@ -161,10 +167,11 @@ pub async fn get_messages(
 
 /// One message.
 #[utoipa::path(get, path = "/v1/conversations/{id}/messages/{seq}", tag = "messages", params(("id" = String, Path), ("seq" = u64, Path)),
-    responses((status = 200, body = Message), (status = "default", body = Problem)))]
+    responses((status = 200, body = Message, description = "Done"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn get_message(
     State(state): State<AppState>,
     caller: Caller,
+    _: NoQuery,
     ConversationPath(id): ConversationPath,
     SeqPath(seq): SeqPath,
 ) -> Result<Response, Problem> {
@@ -174,10 +181,11 @@ pub async fn get_message(
 /// What became of one's own send.
 #[utoipa::path(get, path = "/v1/conversations/{id}/messages/by-client-id/{client_id}", tag = "messages",
     params(("id" = String, Path), ("client_id" = String, Path)),
-    responses((status = 200, body = KeyState), (status = "default", body = Problem)))]
+    responses((status = 200, body = KeyState, description = "Done"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn get_by_client_id(
     State(state): State<AppState>,
     caller: Caller,
+    _: NoQuery,
     ConversationPath(id): ConversationPath,
     ClientIdPath(client_id): ClientIdPath,
 ) -> Result<Response, Problem> {
@@ -198,10 +206,11 @@ pub async fn get_by_client_id(
 
 /// Moves the caller's read watermark forward, never back.
 #[utoipa::path(post, path = "/v1/conversations/{id}/read", tag = "messages", params(("id" = String, Path)), request_body = MarkRead,
-    responses((status = 200, body = ReadPosition), (status = "default", body = Problem)))]
+    responses((status = 200, body = ReadPosition, description = "Done"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn post_read(
     State(state): State<AppState>,
     caller: Caller,
+    _: NoQuery,
     ConversationPath(id): ConversationPath,
     DeferredJson(body): DeferredJson<MarkRead>,
 ) -> Result<Response, Problem> {

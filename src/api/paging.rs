@@ -86,6 +86,18 @@ impl Query {
     }
 }
 
+/// Proof that a request has no query, for routes that know none.
+#[derive(Clone, Copy, Debug)]
+pub struct NoQuery;
+
+impl FromRequestParts<AppState> for NoQuery {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Problem> {
+        Query::parse(parts.uri.query().unwrap_or_default())?.finish().map(|()| Self)
+    }
+}
+
 /// 400 `invalid_parameter` naming the parameter.
 pub fn bad(name: impl Into<Cow<'static, str>>, fault: impl Into<Cow<'static, str>>) -> Problem {
     Problem::invalid_parameter(FieldError::new(name, fault))

@@ -1,7 +1,7 @@
 //! Answers: each refusal of the product gets its status and code here, and nowhere else.
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -25,6 +25,10 @@ impl IntoResponse for Problem {
         }
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        // The rest of such a body is not read, so nothing can follow on this connection.
+        if matches!(self.status, 413 | 415) {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         // For the access log, which would otherwise have to read bodies.
         answer.extensions_mut().insert(self.code);

@@ -2,7 +2,7 @@
 //! reach the router and the OpenAPI document together.
 //!
 //! ```text
-//! #[utoipa::path(get, path = "/v1/unread", tag = "conversations", responses((status = 200, body = UnreadTotals), (status = "default", body = Problem)))]
+//! #[utoipa::path(get, path = "/v1/unread", tag = "conversations", responses((status = 200, body = UnreadTotals, description = "Done"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 //! pub async fn get_unread(State(state): State<AppState>, caller: Caller) -> Result<Response, Problem> { … }
 //! ```
 

@@ -4,6 +4,7 @@
 //! body: a lone surrogate after an unknown field is still 400.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
@@ -31,7 +32,7 @@ impl<T: DeserializeOwned> FromRequest<AppState> for StrictJson<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
-        let body = read_body(request, state.settings.body_bytes_max).await?;
+        let body = read_body(request, state).await?;
         parse(&body).map(Self)
     }
 }
@@ -40,7 +41,7 @@ impl<T: DeserializeOwned> FromRequest<AppState> for DeferredJson<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
-        let body = read_body(request, state.settings.body_bytes_max).await?;
+        let body = read_body(request, state).await?;
         match parse(&body) {
             Err(problem) if problem.status != 422 => Err(problem),
             parsed => Ok(Self(parsed)),
@@ -48,7 +49,10 @@ impl<T: DeserializeOwned> FromRequest<AppState> for DeferredJson<T> {
     }
 }
 
-async fn read_body(request: Request, bytes_max: usize) -> Result<Bytes, Problem> {
+async fn read_body(request: Request, state: &AppState) -> Result<Bytes, Problem> {
+    let bytes_max = state.settings.body_bytes_max;
+    // Before the deadline of the whole request, whose 503 would say that something of ours is away.
+    let within = Duration::from_millis(state.settings.request_deadline_ms / 5 * 4);
     check_media_type(request.headers())?;
     let too_large = || Problem::new(Code::TooLarge, format!("The body may have at most {bytes_max} bytes."));
     let announced = request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<u64>().ok());
@@ -56,7 +60,10 @@ async fn read_body(request: Request, bytes_max: usize) -> Result<Bytes, Problem>
         return Err(too_large());
     }
     let body: Body = request.into_body();
-    match Limited::new(body, bytes_max).collect().await {
+    let Ok(collected) = tokio::time::timeout(within, Limited::new(body, bytes_max).collect()).await else {
+        return Err(Problem::new(Code::MalformedJson, "The body did not arrive in time."));
+    };
+    match collected {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         // The client went away or broke the transfer; nobody will read this.
@@ -103,11 +110,10 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
             Ok(value)
         }
         Err(error) => {
-            if error.classify() == Category::Data {
-                parse_any(text)?;
-                return Err(field_problem(&track.path().to_string(), &error.to_string()));
-            }
-            Err(malformed(&place_of(&error)))
+            // Of an enum serde also calls sound JSON of another type a syntax error; only what no reader takes is malformed.
+            parse_any(text)?;
+            let sentence = if error.classify() == Category::Data { error.to_string() } else { "cannot be accepted".to_owned() };
+            Err(field_problem(&track.path().to_string(), &sentence))
         }
     }
 }
@@ -152,8 +158,17 @@ fn field_problem(path: &str, message: &str) -> Problem {
 fn describe(message: &str) -> Cow<'static, str> {
     let foreign = ["invalid type", "invalid value", "invalid length", "unknown variant"].iter().any(|start| message.starts_with(start));
     match message.split_once(", expected ") {
-        Some((_, expected)) if foreign => Cow::Owned(format!("must be {}", expected.replace('`', "'"))),
+        Some((_, expected)) if foreign => Cow::Owned(format!("must be {}", in_words(expected))),
         _ => Cow::Owned(message.to_owned()),
+    }
+}
+
+/// The types that serde names by their Rust names, in words.
+fn in_words(expected: &str) -> String {
+    match expected {
+        "u64" => "a whole number that is not negative".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        other => other.replace('`', "'"),
     }
 }
 

@@ -109,7 +109,8 @@ pub fn example_data(kind: EventType) -> Value {
             "mentions":[],"reactions":[],"created_at":"2026-11-30T15:54:00.123Z","edited_at":null,"deleted_at":null,"deleted_by":null})
     };
     match kind {
-        EventType::ConversationCreated | EventType::ConversationImported => json!({"by":"ann"}),
+        EventType::ConversationCreated => json!({"conversation":{"id":"group:0193c1ef-11aa-7d10-9b1d-0b8f3a6a2c11","kind":"group"}}),
+        EventType::ConversationImported => json!({}),
         EventType::ConversationRenamed => json!({"title":"Lunch","by":"ann","seq":8}),
         EventType::ConversationDissolved => json!({"by":"ann","seq":9}),
         EventType::MemberJoined | EventType::MemberLeft | EventType::MemberRemoved => json!({"user_id":"bob","by":"ann","seq":8}),

@@ -8,8 +8,21 @@ use utoipa::ToSchema;
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $word:literal, $status:literal, $title:literal;)*) => {
         /// What went wrong, as one word for programs.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Code { $($(#[$doc])* #[serde(rename = $word)] $name,)* }
+
+        // By hand: the derive reads `rename` only where it is written out, not where a macro puts it, and would list the variants' names.
+        impl utoipa::PartialSchema for Code {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::schema::Type::String)
+                    .description(Some("What went wrong, as one word for programs."))
+                    .enum_values(Some(Self::ALL.iter().map(|code| code.as_str())))
+                    .into()
+            }
+        }
+
+        impl ToSchema for Code {}
 
         impl Code {
             /// Every code, in the contract's order.

@@ -46,6 +46,9 @@ pub(super) async fn run(hub: Arc<OpenStreams>) {
     }
 }
 
+/// A probe this much older than the place tells of a stream that went back; less is only another wake-up that was read after the probe.
+const BACK_MS: u64 = 5_000;
+
 async fn read(hub: &OpenStreams, probed_ms: &AtomicU64) {
     let mut place = EntryId::default();
     loop {
@@ -63,7 +66,7 @@ async fn read(hub: &OpenStreams, probed_ms: &AtomicU64) {
                     place = last;
                     wakes.iter().for_each(|wake| hub.wake(wake));
                     let probed = probed_ms.swap(0, Ordering::Relaxed);
-                    if probed > 0 && probed < place.ms {
+                    if probed > 0 && probed + BACK_MS < place.ms {
                         tracing::warn!("the wake-ups of this gateway went back in time; reading them from there");
                         place = EntryId { ms: probed.saturating_sub(1), n: 0 };
                     }

@@ -60,7 +60,7 @@ pub fn decide(
                 return Ok(Vec::new());
             }
             if conversation.member_count >= members_max {
-                return Err(FieldError::new("user_id", format!("the group has its {members_max} members already")).into());
+                return Err(FieldError::new("user_id", format!("cannot join: the group has its {members_max} members")).into());
             }
             Ok(vec![Happening::Joined(user.clone())])
         }

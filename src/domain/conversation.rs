@@ -2,7 +2,7 @@
 
 use super::ids::{ConversationId, Kind, Millis, Rev, Seq, UserId};
 use super::membership::Member;
-use super::message::Message;
+use super::message::{Message, is_visible};
 use super::refusal::FieldError;
 
 /// Longest title in characters after trimming.
@@ -117,6 +117,9 @@ pub fn parse_title(text: &str) -> Result<String, FieldError> {
     let chars = trimmed.chars().count();
     if chars == 0 || chars > TITLE_CHARS_MAX {
         return Err(FieldError::new("title", "must be 1 to 80 characters after trimming"));
+    }
+    if !trimmed.chars().any(is_visible) {
+        return Err(FieldError::new("title", "must hold at least one visible character"));
     }
     if trimmed.chars().any(char::is_control) {
         return Err(FieldError::new("title", "must hold no control character"));

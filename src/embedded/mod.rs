@@ -1,7 +1,7 @@
 //! Private servers: a Redis and a Postgres of our own, started as child processes for `seqline dev` and for the tests.
 //!
 //! What holds here: servers listen on loopback only, on ports that were free, with random passwords, each in a folder of its own; they
-//! end when we end, also when we are killed (see [`process`]); what an earlier, killed run left behind is cleared when its folder is used
+//! end when we end, also when we are killed (see `process`); what an earlier, killed run left behind is cleared when its folder is used
 //! again and never anything else. This room knows programs, folders, ports and processes. It must not know keys, tables, SQL or the product.
 
 mod error;

@@ -10,7 +10,7 @@
 //! | `t` | when, ms |
 //! | `q` | seq of the message, absent when the change has none |
 //! | `b` | the message's JSON ([`StoredMessage`](super::stored_form::StoredMessage)), absent when the change has none |
-//! | `x` | the rest ([`Change`](super::stored_form::Change)) as JSON, absent when there is nothing more to say |
+//! | `x` | the rest ([`Change`]) as JSON, absent when there is nothing more to say |
 
 use std::fmt;
 

@@ -14,6 +14,8 @@ use crate::domain::position::{EntryId, Position};
 /// The script.
 pub static SCRIPT: Script = Script { name: "read_log", source: include_str!("../../lua/read_log.lua") };
 
+const LAST_POSSIBLE: EntryId = EntryId { ms: u64::MAX, n: u64::MAX };
+
 /// A log at one moment, and a run of its entries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogPage {
@@ -30,7 +32,8 @@ pub struct LogPage {
 /// When Redis cannot be asked or answers in another form.
 pub async fn read_log(link: &Link, keys: &Keys, user: &UserId, after: Option<EntryId>, count: u64) -> Result<LogPage, RedisError> {
     let of = keys.user(user);
-    let after = after.map(|id| id.to_string()).unwrap_or_default();
+    // Redis refuses to read after the last id there can be; nothing stands there.
+    let after = after.filter(|id| *id != LAST_POSSIBLE).map(|id| id.to_string()).unwrap_or_default();
     let args = vec![Bytes::from(after), Bytes::from(count.to_string()), Bytes::from(fresh_nonce())];
     let reply = link.eval(&SCRIPT, vec![of.log, of.log_info], args).await?;
     let mut items = reply.items()?;

@@ -148,7 +148,7 @@ impl DispatchShard {
         }
     }
 
-    /// Dispatches what stands after the cursor, up to [`BATCH_MAX`] entries, waiting up to `wait_ms` for the first. Says how many came.
+    /// Dispatches what stands after the cursor, up to `BATCH_MAX` entries, waiting up to `wait_ms` for the first. Says how many came.
     ///
     /// # Errors
     /// When a store does not answer; the next round begins at the same place.

@@ -77,7 +77,7 @@ on_both! {
         let timeline = c.history(&group, "").await.expect(200);
         let join = &timeline.items()[0];
         assert_eq!((join["kind"].as_str(), join["sender"].as_str(), &join["client_id"]), (Some("system"), Some("bob"), &json!(null)));
-        assert_eq!(join["data"], json!({"type": "member.joined", "user_id": "cid", "invited_by": "bob"}));
+        assert_eq!(join["data"], json!({"type": "member.joined", "user_id": "cid", "by": "bob"}));
         b.remove(&group, "cid").await.expect_problem(403, "forbidden");
         b.patch(&format!("/v1/conversations/{group}"), &json!({"title": "mine"})).await.expect_problem(403, "forbidden");
         e.patch(&format!("/v1/conversations/{group}"), &json!({"title": ""})).await.expect_problem(404, "not_found");
@@ -97,7 +97,7 @@ on_both! {
         // What was said before may still be on its way to her log when the stream opens.
         let event = stream.wait_for("member.removed", PATIENCE).await;
         let head = a.conversation(&group).await.json["head_seq"].as_u64().unwrap();
-        assert_eq!(event.data["data"], json!({"user_id": "cid", "removed_by": "ann", "seq": head - 1}));
+        assert_eq!(event.data["data"], json!({"user_id": "cid", "by": "ann", "seq": head - 1}));
 
         let (first, second) = (fleet.client(0, &ann), fleet.client(1, &ann));
         let (x, y) = tokio::join!(first.remove(&group, "ann"), second.remove(&group, "ann"));
@@ -200,5 +200,29 @@ on_both! {
         }
         b.get(&format!("/v1/conversations/{group}/messages/61")).await.expect_problem(404, "not_found");
         b.get(&format!("/v1/conversations/{group}/messages/0")).await.expect_problem(404, "not_found");
+    }
+
+    async fn who_joins_late_pages_from_where_his_sight_begins(fleet: Fleet) {
+        let (ann, bob) = (User::new("ann"), User::new("bob"));
+        let (a, b) = (fleet.client(0, &ann).kept_alive(), fleet.client(1, &bob).kept_alive());
+        let body = json!({"kind": "group", "members": ["cid"], "history": "from_join"});
+        let made = a.post("/v1/conversations", &body).await.expect(201);
+        let group = made.json["id"].as_str().unwrap().to_owned();
+        for n in 1..=60 {
+            a.send(&group, &format!("k{n}"), "before").await.expect(201);
+        }
+        a.invite(&group, "bob").await.expect(201);
+        for n in 62..=64 {
+            a.send(&group, &format!("k{n}"), "after").await.expect(201);
+        }
+        for query in ["", "after=0", "after=20&limit=10", "around=1&limit=10", "around=5&limit=10", "since_rev=0&limit=200"] {
+            let page = b.history(&group, query).await.expect(200);
+            assert_eq!(page.items().iter().map(|m| m["seq"].as_u64().unwrap()).collect::<Vec<_>>(), [61, 62, 63, 64], "{query}");
+        }
+        let first = b.history(&group, "after=20&limit=2").await.expect(200);
+        assert_eq!((first.items().len(), first.json["has_more_after"].as_bool()), (2, Some(true)));
+        assert!(b.history(&group, "before=61").await.expect(200).items().is_empty());
+        b.get(&format!("/v1/conversations/{group}/messages/60")).await.expect_problem(404, "not_found");
+        assert_eq!(fleet.client(0, &User::new("cid")).history(&group, "after=0&limit=5").await.expect(200).items().len(), 5);
     }
 }

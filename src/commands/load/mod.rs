@@ -1,8 +1,8 @@
 //! `seqline load`: plays traffic as phones would make it, and judges what came of it. A client of the contract: it knows
-//! no store and no room but `domain`; only [`embedded`] starts what it plays against.
+//! no store and no room but `domain`; only `embedded` starts what it plays against.
 //!
-//! The way of a run: [`args`] → [`scenarios`] (a plan, no I/O) → [`play`] (users, conversations, [`audience`] of [`reader`]s, [`traffic`], history)
-//! → [`verdict`] → [`report`].
+//! The way of a run: `args` → `scenarios` (a plan, no I/O) → `play` (users, conversations, `audience` of `reader`s, `traffic`, history)
+//! → `verdict` → `report`.
 
 pub mod args;
 mod audience;
