@@ -20,19 +20,8 @@ pub async fn discard_conversation(
     epoch: u64,
     lease_from: Seq,
 ) -> Result<bool, RedisError> {
-    let k = keys.conversation(conversation);
-    let all = vec![
-        keys::warm(keys.shard_of(conversation)),
-        k.head,
-        k.members,
-        k.marks,
-        k.window,
-        k.revs,
-        k.uncounted,
-        k.keys_0,
-        k.keys_1,
-        k.left,
-    ];
+    let mut all = vec![keys::warm(keys.shard_of(conversation))];
+    all.extend(keys.conversation(conversation).all());
     let args = vec![conversation.to_string().into(), epoch.to_string().into(), lease_from.to_string().into()];
     let reply = link.eval(&SCRIPT, all, args).await?;
     Ok(match reply.items()?.str()? {

@@ -16,19 +16,8 @@ pub static SCRIPT: Script = Script { name: "drop_conversation", source: include_
 /// # Errors
 /// When Redis cannot be asked; the keys may be gone.
 pub async fn drop_conversation(link: &Link, keys: &Keys, conversation: &ConversationId, token: &str) -> Result<bool, RedisError> {
-    let k = keys.conversation(conversation);
-    let all = vec![
-        keys::warm(keys.shard_of(conversation)),
-        k.head,
-        k.members,
-        k.marks,
-        k.window,
-        k.revs,
-        k.uncounted,
-        k.keys_0,
-        k.keys_1,
-        k.left,
-    ];
+    let mut all = vec![keys::warm(keys.shard_of(conversation))];
+    all.extend(keys.conversation(conversation).all());
     let args = vec![Bytes::from(conversation.to_string()), Bytes::copy_from_slice(token.as_bytes())];
     let reply = link.eval(&SCRIPT, all, args).await?;
     Ok(match reply.items()?.str()? {

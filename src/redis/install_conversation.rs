@@ -64,20 +64,8 @@ pub enum Installed {
 /// When Redis cannot be asked; repeating is safe.
 pub async fn install_conversation(link: &Link, keys: &Keys, now: Millis, what: &Installation) -> Result<Installed, RedisError> {
     let shard = keys.shard_of(&what.id);
-    let k = keys.conversation(&what.id);
-    let names = vec![
-        keys::shard_info(shard),
-        keys::warm(shard),
-        k.head,
-        k.members,
-        k.marks,
-        k.window,
-        k.revs,
-        k.uncounted,
-        k.keys_0,
-        k.keys_1,
-        k.left,
-    ];
+    let mut names = vec![keys::shard_info(shard), keys::warm(shard)];
+    names.extend(keys.conversation(&what.id).all());
     let mut args: Vec<Bytes> = vec![what.epoch.to_string().into(), now.to_string().into(), what.id.to_string().into()];
     let fields = head_fields(now, what);
     push_list(&mut args, fields.len(), fields.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));

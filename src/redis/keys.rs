@@ -83,6 +83,14 @@ pub struct ConversationKeys {
     pub left: String,
 }
 
+impl ConversationKeys {
+    /// All of them, in the order in which scripts that install or take away a whole conversation expect them.
+    #[must_use]
+    pub fn all(self) -> [String; 9] {
+        [self.head, self.members, self.marks, self.window, self.revs, self.uncounted, self.keys_0, self.keys_1, self.left]
+    }
+}
+
 /// The keys of one user.
 #[derive(Clone, Debug)]
 pub struct UserKeys {
