@@ -289,8 +289,8 @@ table! {
     counter STREAMS_CLOSED = "seqline_streams_closed_total" {reason: ["client", "life", "expired", "drain", "stalled", "error"]};
     /// Positions that could not be resumed from, by reason
     counter RESYNCS = "seqline_resyncs_total" {reason: ["trimmed", "future", "lost"]};
-    /// Events written to streams, by way
-    counter EVENTS_SENT = "seqline_events_sent_total" {way: ["live", "read"]};
+    /// Events written to streams, by way; live_only leaves no log entry
+    counter EVENTS_SENT = "seqline_events_sent_total" {way: ["live", "read", "live_only"]};
     /// Reads of a user's log because the live chain was broken or the reader was behind
     counter CATCH_UP_READS = "seqline_catch_up_reads_total" {};
     /// Streams that fell back to reading because their reader was slow

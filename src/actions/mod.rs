@@ -17,7 +17,9 @@ pub mod read_events;
 pub mod read_messages;
 pub mod send_lanes;
 pub mod send_message;
+pub mod show_typing;
 pub mod stores;
+pub mod tell_streams;
 pub mod tickets;
 pub mod warm_conversation;
 

@@ -113,17 +113,5 @@ fn shows_message(kind: EventType) -> bool {
 /// Whether an event is shown whatever has become of the membership: one's own leaving, which is the last that one sees; a resync; and
 /// what one's own devices tell each other is shown to members only.
 fn needs_no_look(user: &UserId, pointer: &Pointer) -> bool {
-    match pointer.kind {
-        EventType::Resync => true,
-        EventType::MemberLeft | EventType::MemberRemoved => is_about(user, pointer.data.as_deref()),
-        _ => false,
-    }
-}
-
-fn is_about(user: &UserId, facts: Option<&str>) -> bool {
-    #[derive(serde::Deserialize)]
-    struct About {
-        user_id: String,
-    }
-    facts.and_then(|facts| serde_json::from_str::<About>(facts).ok()).is_some_and(|about| about.user_id == user.as_str())
+    pointer.kind == EventType::Resync || pointer.ends_membership_of(user)
 }

@@ -28,6 +28,7 @@ pub mod path;
 pub mod respond;
 pub mod router;
 pub mod strict_json;
+pub mod typing;
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::respond::{Code, Problem};
-use super::{AppState, conversations, event_ack, event_poll, event_stream, event_ticket, layers, members, messages, openapi};
+use super::{AppState, conversations, event_ack, event_poll, event_stream, event_ticket, layers, members, messages, openapi, typing};
 
 /// All routes, without state and layers.
 fn rows() -> OpenApiRouter<AppState> {
@@ -29,6 +29,7 @@ fn rows() -> OpenApiRouter<AppState> {
         .routes(routes!(messages::get_message))
         .routes(routes!(messages::get_by_client_id))
         .routes(routes!(messages::post_read))
+        .routes(routes!(typing::post_typing))
         // Events.
         .routes(routes!(event_stream::get_events))
         .routes(routes!(event_poll::poll_events))

@@ -98,6 +98,21 @@ pub struct ReadData {
     pub read_seq: u64,
     /// When.
     pub read_at: Timestamp,
+    /// Only in an event without an id, as the others in a large conversation get it: where those stand who moved since the last one, the
+    /// one above among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub positions: Vec<ReadPlace>,
+}
+
+/// Where one member stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReadPlace {
+    /// Who read.
+    pub user_id: String,
+    /// Up to where.
+    pub read_seq: u64,
+    /// When.
+    pub read_at: Timestamp,
 }
 
 /// An example of an event's `data`; with `null` for types that a stream says about itself and that have none.

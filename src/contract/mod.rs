@@ -10,3 +10,4 @@ pub mod operations;
 pub mod problem;
 pub mod stream;
 pub mod timestamp;
+pub mod typing;

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -23,14 +23,11 @@ use http_body::Frame;
 use super::frames;
 use super::open_streams::OpenStreams;
 use super::socket::PeerSocket;
-use crate::domain::event::EventType;
+use super::state::{Mode, Passing, State};
+use crate::domain::event::{EventType, Pointer};
 use crate::domain::ids::UserId;
 use crate::domain::position::{EntryId, Position};
 
-/// Bytes that wait for a reader at most (one event may pass it).
-const QUEUE_BYTES_MAX: usize = 128 * 1024;
-/// Pieces that wait for a reader at most; a live event has two.
-const QUEUE_PIECES_MAX: usize = 128;
 /// Every so many heartbeats the place is repeated.
 const BEATS_A_PLACE: u32 = 4;
 
@@ -56,18 +53,6 @@ impl Ending {
             Self::Stalled => "stalled",
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// Everything up to the log's end was queued.
-    Live,
-    /// There is more in the log.
-    Behind,
-    /// A task is reading the log.
-    Reading,
-    /// What is queued is the last.
-    Ended,
 }
 
 /// What a wake-up led to.
@@ -117,64 +102,6 @@ pub struct Connection {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
-struct State {
-    epoch: Arc<str>,
-    /// The last entry that was queued or passed over.
-    place: EntryId,
-    /// The highest entry that a wake-up named while the task was reading.
-    hinted: Option<EntryId>,
-    mode: Mode,
-    ending: Option<Ending>,
-    queue: VecDeque<Bytes>,
-    queued_bytes: usize,
-    waker: Option<Waker>,
-    /// When something was last queued.
-    queued_at: Instant,
-    /// When the reader last took something, or the queue was empty.
-    taken_at: Instant,
-    beats: u32,
-    waits_for_store: bool,
-}
-
-impl State {
-    fn push(&mut self, bytes: Bytes) {
-        let now = Instant::now();
-        if self.queue.is_empty() {
-            self.taken_at = now;
-        }
-        self.queued_at = now;
-        self.queued_bytes += bytes.len();
-        self.queue.push_back(bytes);
-    }
-
-    fn has_room(&self) -> bool {
-        self.queued_bytes < QUEUE_BYTES_MAX && self.queue.len() + 2 <= QUEUE_PIECES_MAX
-    }
-
-    fn position(&self) -> Position {
-        Position { epoch: Some(self.epoch.to_string()), entry: self.place }
-    }
-
-    fn wake(&mut self) {
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-    }
-
-    fn end(&mut self, ending: Ending, last_words: Option<Bytes>) {
-        if self.mode == Mode::Ended {
-            return;
-        }
-        self.mode = Mode::Ended;
-        self.ending = Some(ending);
-        if let Some(words) = last_words {
-            self.push(words);
-        }
-        self.wake();
-    }
-}
-
 /// What a page of the log came to, for a connection.
 #[derive(Debug)]
 pub enum Page {
@@ -211,20 +138,7 @@ impl Connection {
             life_ends: life.map(|life| now + life),
             token_ends: token_life.map(|life| now + life),
             socket,
-            state: Mutex::new(State {
-                epoch: Arc::from(""),
-                place: EntryId::default(),
-                hinted: None,
-                mode: Mode::Reading,
-                ending: None,
-                queue: VecDeque::new(),
-                queued_bytes: 0,
-                waker: None,
-                queued_at: now,
-                taken_at: now,
-                beats: 0,
-                waits_for_store: false,
-            }),
+            state: Mutex::new(State::new(now)),
         }
     }
 
@@ -244,7 +158,7 @@ impl Connection {
         state.epoch = Arc::from(place.epoch.as_deref().unwrap_or_default());
         state.place = place.entry;
         words.into_iter().for_each(|bytes| state.push(bytes));
-        settle(&mut state, place.entry >= last);
+        state.settle(place.entry >= last);
     }
 
     /// Takes a wake-up.
@@ -284,6 +198,26 @@ impl Connection {
         state.mode = Mode::Behind;
         state.wake();
         Taken::Behind
+    }
+
+    /// Takes an event that leaves no log entry; whether it was queued at once. While the log is being read it waits for a moment; who
+    /// reads slowly is better off without it.
+    pub(super) fn tell(&self, event: &Pointer, frame: &Bytes) -> bool {
+        let passing = Passing { conversation: event.conversation.clone(), rev: event.rev, frame: frame.clone(), came_at: Instant::now() };
+        let mut state = self.state();
+        match state.mode {
+            Mode::Live if !self.is_watch => return state.show(&passing),
+            Mode::Behind | Mode::Reading if !self.is_watch => state.hold(passing),
+            _ => {}
+        }
+        false
+    }
+
+    /// Looks whether an entry of the log that is about to be shown ends the user's own membership.
+    pub(super) fn heed(&self, pointer: &Pointer) {
+        if pointer.ends_membership_of(&self.user) {
+            self.state().leave(&pointer.conversation, pointer.rev);
+        }
     }
 
     /// Whether it believes to have everything, and the log says otherwise.
@@ -331,7 +265,7 @@ impl Connection {
                 // What was hinted belongs to another log, or lies at or below this head, or will be found by comparison.
                 state.hinted = state.hinted.filter(|hint| *hint > head.entry && hint.ms != u64::MAX);
                 state.push(frame);
-                settle(&mut state, true);
+                state.settle(true);
             }
             Page::Events { events, through, last } => {
                 let mut whole = true;
@@ -350,7 +284,7 @@ impl Connection {
                     state.place = state.place.max(through);
                 }
                 let at_end = whole && state.place >= last;
-                settle(&mut state, at_end);
+                state.settle(at_end);
             }
         }
         count
@@ -439,16 +373,6 @@ impl Connection {
         state.waker = Some(context.waker().clone());
         Poll::Pending
     }
-}
-
-/// After a page, or at the beginning: live when nothing is missing that is known of.
-fn settle(state: &mut State, at_end: bool) {
-    let hinted = state.hinted.take();
-    if state.mode == Mode::Reading {
-        state.mode = if at_end && hinted.is_none_or(|hint| hint <= state.place) { Mode::Live } else { Mode::Behind };
-    }
-    state.waits_for_store = false;
-    state.wake();
 }
 
 /// A stream's body. Dropping it, as the HTTP server does when the client goes, closes the stream.

@@ -11,7 +11,7 @@ use rand::Rng as _;
 
 use crate::actions::read_events::{Body, ReadEvent};
 use crate::contract::conversation::Conversation;
-use crate::contract::event::{event_json, event_tail, message_data};
+use crate::contract::event::{event_json, event_json_without_id, event_tail, message_data};
 use crate::contract::problem::Code;
 use crate::contract::stream::{Hello, Resync, StreamUnavailable};
 use crate::domain::event::{EventType, Pointer};
@@ -101,6 +101,13 @@ pub fn event(kind: EventType, id: &Position, tail: &str) -> Bytes {
     Bytes::from(format!("id: {id}\nevent: {}\ndata: {}\n\n", kind.as_str(), one_line(&event_json(&id.to_string(), tail))))
 }
 
+/// A whole event's frame of what leaves no log entry: without an id in either place, so that nobody's position moves by it.
+#[must_use]
+pub fn live_event(event: &Pointer) -> Bytes {
+    let json = event_json_without_id(&event_tail(event, event.data.as_deref().unwrap_or("{}")));
+    Bytes::from(plain(event.kind, &one_line(&json)))
+}
+
 /// The tail of an event that was read from the log; `None` when there is nothing to show.
 #[must_use]
 pub fn tail_of(event: &ReadEvent) -> Option<String> {
@@ -155,6 +162,21 @@ mod tests {
         assert_eq!(text.lines().count(), 4, "{text}");
         assert!(text.starts_with("id: abc.12-3\nevent: read.advanced\ndata: {\"id\":\"abc.12-3\",\"type\":\"read.advanced\""), "{text}");
         assert!(text.ends_with("}\n\n"));
+    }
+
+    #[test]
+    fn what_leaves_no_entry_has_no_id() {
+        let event = Pointer {
+            kind: EventType::TypingUpdated,
+            conversation: ConversationId::parse("system:x").unwrap(),
+            rev: 4,
+            seq: 0,
+            at: 0,
+            data: Some("{\n\"typing\":true}".to_owned()),
+        };
+        let text = String::from_utf8(live_event(&event).to_vec()).unwrap();
+        assert!(text.starts_with("event: typing.updated\ndata: {\"type\":\"typing.updated\",\"version\":1,"), "{text}");
+        assert!(text.ends_with("\"rev\":4,\"data\":{ \"typing\":true}}\n\n") && text.lines().count() == 3, "{text}");
     }
 
     #[test]

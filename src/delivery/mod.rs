@@ -11,6 +11,7 @@ mod poll;
 mod reader;
 pub mod resume;
 pub mod socket;
+mod state;
 mod sweep;
 mod wakeups;
 

@@ -25,7 +25,7 @@ use crate::metrics;
 use crate::redis::ack_cursor::stored_cursor;
 use crate::redis::event_log::LogState;
 use crate::redis::register_streams::{Presence, register_streams};
-use crate::redis::wake_gateway::Wake;
+use crate::redis::wake_gateway::{LiveWake, Wake};
 
 /// Parts of the map, each under its own lock.
 const PARTS: usize = 64;
@@ -278,6 +278,7 @@ impl OpenStreams {
                 metrics::WAKE_UPS.add(&["nobody"], 1);
             }
             for connection in connections {
+                connection.heed(&wake.pointer);
                 let end = shared.get_or_insert_with(|| wakeups::shared_end(wake));
                 let frame = end.clone().map(|end| (wake.pointer.kind, end));
                 match connection.take(&LiveEvent { position: &woken.position, previous: woken.previous, frame }) {
@@ -289,6 +290,16 @@ impl OpenStreams {
                     Taken::Behind => metrics::WAKE_UPS.add(&["behind"], 1),
                     Taken::Known => {}
                 }
+            }
+        }
+    }
+
+    /// Takes an event that leaves no log entry: to everybody who is live, encoded once. Whoever misses it misses nothing that counts.
+    pub(super) fn tell(&self, wake: &LiveWake) {
+        let frame = frames::live_event(&wake.event);
+        for connection in wake.users.iter().flat_map(|user| self.of(user)) {
+            if connection.tell(&wake.event, &frame) {
+                metrics::EVENTS_SENT.add(&["live_only"], 1);
             }
         }
     }

@@ -75,6 +75,7 @@ async fn page(hub: &OpenStreams, connection: &Connection, place: Position) -> Op
     if events.iter().any(|event| matches!(event.body, Body::Resync)) {
         return Some(moved(ResyncReason::Lost));
     }
+    events.iter().for_each(|event| connection.heed(&event.pointer));
     let frame = |event: &crate::actions::read_events::ReadEvent| {
         let id = Position { epoch: place.epoch.clone(), entry: event.id };
         frames::tail_of(event).map(|tail| frames::event(event.pointer.kind, &id, &tail))

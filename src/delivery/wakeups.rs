@@ -15,7 +15,7 @@ use super::open_streams::OpenStreams;
 use crate::domain::event::EventType;
 use crate::domain::position::EntryId;
 use crate::redis::stored_form::parse_message_json;
-use crate::redis::wake_gateway::{Wake, probe_wakeups, read_wakeups};
+use crate::redis::wake_gateway::{Wake, WakeUp, probe_wakeups, read_wakeups};
 
 /// Milliseconds that one read waits.
 const WAIT_MS: u64 = 2_000;
@@ -64,7 +64,12 @@ async fn read(hub: &OpenStreams, probed_ms: &AtomicU64) {
             match read_wakeups(&mut reader, &hub.gateway, place, WAIT_MS).await {
                 Ok((last, wakes)) => {
                     place = last;
-                    wakes.iter().for_each(|wake| hub.wake(wake));
+                    for wake in &wakes {
+                        match wake {
+                            WakeUp::Logged(wake) => hub.wake(wake),
+                            WakeUp::Live(wake) => hub.tell(wake),
+                        }
+                    }
                     let probed = probed_ms.swap(0, Ordering::Relaxed);
                     if probed > 0 && probed + BACK_MS < place.ms {
                         tracing::warn!("the wake-ups of this gateway went back in time; reading them from there");

@@ -1,6 +1,6 @@
 //! The one list of event types. SQL, OpenAPI and the web client are checked against it.
 
-use super::ids::{ConversationId, Millis, Rev, Seq};
+use super::ids::{ConversationId, Millis, Rev, Seq, UserId};
 
 macro_rules! event_types {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $word:literal;)*) => {
@@ -105,4 +105,21 @@ pub struct Pointer {
     pub at: Millis,
     /// Facts that need no second look, as one JSON object (e.g. `{"user_id":"ann","seq":7}`); `None` when they are read when sent.
     pub data: Option<String>,
+}
+
+impl Pointer {
+    /// Whether it tells that this user left or was removed: the last that the user sees of the conversation.
+    #[must_use]
+    pub fn ends_membership_of(&self, user: &UserId) -> bool {
+        #[derive(serde::Deserialize)]
+        struct About {
+            user_id: String,
+        }
+        matches!(self.kind, EventType::MemberLeft | EventType::MemberRemoved)
+            && self
+                .data
+                .as_deref()
+                .and_then(|facts| serde_json::from_str::<About>(facts).ok())
+                .is_some_and(|about| about.user_id == user.as_str())
+    }
 }

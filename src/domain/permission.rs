@@ -10,6 +10,8 @@ pub enum Act {
     Read,
     /// Send a message.
     Send,
+    /// Show that one types.
+    Type,
     /// Bring somebody in.
     Invite,
     /// Go.
@@ -22,7 +24,7 @@ pub enum Act {
 
 impl Act {
     /// Every act, in the order of the documentation's table.
-    pub const ALL: &'static [Self] = &[Self::Read, Self::Send, Self::Invite, Self::Leave, Self::Remove, Self::Rename];
+    pub const ALL: &'static [Self] = &[Self::Read, Self::Send, Self::Type, Self::Invite, Self::Leave, Self::Remove, Self::Rename];
 }
 
 /// Who asks.
@@ -39,7 +41,7 @@ pub enum Standing {
 pub fn may(act: Act, kind: Kind, standing: Standing) -> bool {
     match (kind, standing, act) {
         (_, Standing::Member(_), Act::Read) => true,
-        (Kind::Single | Kind::Group, Standing::Member(_), Act::Send) => true,
+        (Kind::Single | Kind::Group, Standing::Member(_), Act::Send | Act::Type) => true,
         (Kind::Group, Standing::Member(_), Act::Invite | Act::Leave) => true,
         (Kind::Group, Standing::Member(role), Act::Remove | Act::Rename) => role == Role::Owner,
         (Kind::System, Standing::Service, Act::Send) => true,
@@ -70,16 +72,20 @@ mod tests {
             [
                 "single owner Read",
                 "single owner Send",
+                "single owner Type",
                 "single member Read",
                 "single member Send",
+                "single member Type",
                 "group owner Read",
                 "group owner Send",
+                "group owner Type",
                 "group owner Invite",
                 "group owner Leave",
                 "group owner Remove",
                 "group owner Rename",
                 "group member Read",
                 "group member Send",
+                "group member Type",
                 "group member Invite",
                 "group member Leave",
                 "system owner Read",

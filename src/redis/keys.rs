@@ -45,6 +45,13 @@ impl Keys {
         }
     }
 
+    /// String with a time to live: the last sign of typing of a user in a conversation that passed, `1`, or `0` once it was stopped.
+    #[must_use]
+    pub fn typing(&self, id: &ConversationId, user: &UserId) -> String {
+        // Neither name holds a slash, so no two pairs share a key.
+        format!("typing:{{s{}}}:{id}/{user}", self.shard_of(id).0)
+    }
+
     /// The keys of a user.
     #[must_use]
     pub fn user(&self, user: &UserId) -> UserKeys {

@@ -3,9 +3,10 @@
 use super::link::Script;
 use super::{
     ack_cursor, advance_cursor, advance_read, announce_epoch, close_conversation, commit_change, deliver_events, discard_conversation,
-    drop_conversation, extend_lease, find_message, forget_left, install_conversation, lease_shard, mark_offset, open_conversation,
-    open_epoch, read_aside, read_backlog, read_conversation, read_index, read_intervals, read_log, read_members, read_messages, read_shard,
-    register_streams, register_worker, release_shard, reopen_conversation, send_message, touch_index, trim_window, wake_gateway,
+    drop_conversation, extend_lease, find_gateways, find_message, forget_left, install_conversation, lease_shard, mark_offset,
+    open_conversation, open_epoch, read_aside, read_backlog, read_conversation, read_index, read_intervals, read_log, read_members,
+    read_messages, read_shard, register_streams, register_worker, release_shard, reopen_conversation, send_message, show_typing,
+    touch_index, trim_window, wake_gateway,
 };
 
 /// All scripts, in alphabetical order of their names; each stands beside its typed function.
@@ -20,6 +21,7 @@ pub static ALL: &[&Script] = &[
     &discard_conversation::SCRIPT,
     &drop_conversation::SCRIPT,
     &extend_lease::SCRIPT,
+    &find_gateways::SCRIPT,
     &find_message::SCRIPT,
     &forget_left::SCRIPT,
     &install_conversation::SCRIPT,
@@ -41,6 +43,7 @@ pub static ALL: &[&Script] = &[
     &release_shard::SCRIPT,
     &reopen_conversation::SCRIPT,
     &send_message::SCRIPT,
+    &show_typing::SCRIPT,
     &touch_index::SCRIPT,
     &trim_window::SCRIPT,
     &wake_gateway::SCRIPT,

@@ -1,7 +1,8 @@
 //! Tells gateways that some of their users got something. See `lua/wake_gateway.lua`.
 //!
 //! A wake-up is a hint: it may be lost, come twice or come late. It carries enough to push without asking anybody, and for each user the
-//! entry before the new one, so that the gateway can tell whether it would skip something.
+//! entry before the new one, so that the gateway can tell whether it would skip something. An event that leaves no entry comes with its
+//! users alone, and here alone: when its wake-up is lost, it is lost.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,8 +12,8 @@ use super::event_log::{entry_id, parse_pointer, pointer_text};
 use super::keys::wakeups;
 use super::link::{BlockingReader, Link, Script};
 use super::stored_form::Unreadable;
-use crate::domain::event::Pointer;
-use crate::domain::ids::UserId;
+use crate::domain::event::{EventType, Pointer};
+use crate::domain::ids::{ConversationId, Millis, Rev, UserId};
 use crate::domain::position::{EntryId, Position};
 
 /// The script.
@@ -46,6 +47,82 @@ pub struct Woken {
     pub previous: EntryId,
 }
 
+/// An event that leaves no entry, and whose streams are told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveWake {
+    /// The event; its data is what is shown.
+    pub event: Pointer,
+    /// Whose streams.
+    pub users: Vec<UserId>,
+}
+
+/// What a gateway is woken for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WakeUp {
+    /// Entries in logs.
+    Logged(Wake),
+    /// Nothing in any log.
+    Live(LiveWake),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum StoredWakeUp {
+    Logged(StoredWake),
+    Live(StoredLive),
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredLive {
+    /// The type's name: types that are never kept have no code.
+    e: String,
+    c: String,
+    v: Rev,
+    t: Millis,
+    d: String,
+    u: Vec<String>,
+}
+
+impl LiveWake {
+    fn to_json(&self) -> String {
+        let event = &self.event;
+        let stored = StoredLive {
+            e: event.kind.as_str().to_owned(),
+            c: event.conversation.to_string(),
+            v: event.rev,
+            t: event.at,
+            d: event.data.clone().unwrap_or_else(|| "{}".to_owned()),
+            u: self.users.iter().map(ToString::to_string).collect(),
+        };
+        // A struct of strings and numbers always serialises.
+        serde_json::to_string(&stored).unwrap_or_default()
+    }
+
+    fn read(stored: StoredLive) -> Result<Self, Unreadable> {
+        let users = stored.u.iter().map(|user| UserId::parse(user).map_err(|_| Unreadable("woken user")));
+        Ok(Self {
+            event: Pointer {
+                kind: EventType::parse(&stored.e).ok_or(Unreadable("live event type"))?,
+                conversation: ConversationId::parse(&stored.c).ok_or(Unreadable("live event conversation"))?,
+                rev: stored.v,
+                seq: 0,
+                at: stored.t,
+                data: Some(stored.d),
+            },
+            users: users.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl WakeUp {
+    fn parse(json: &[u8]) -> Result<Self, Unreadable> {
+        match serde_json::from_slice(json).map_err(|_| Unreadable("wake-up"))? {
+            StoredWakeUp::Logged(stored) => Wake::read(stored).map(Self::Logged),
+            StoredWakeUp::Live(stored) => LiveWake::read(stored).map(Self::Live),
+        }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct StoredWake {
     p: String,
@@ -64,8 +141,7 @@ impl Wake {
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
-    fn parse(json: &[u8]) -> Result<Self, Unreadable> {
-        let stored: StoredWake = serde_json::from_slice(json).map_err(|_| Unreadable("wake-up"))?;
+    fn read(stored: StoredWake) -> Result<Self, Unreadable> {
         let read = |(user, position, previous): (String, String, String)| {
             Ok(Woken {
                 user: UserId::parse(&user).map_err(|_| Unreadable("woken user"))?,
@@ -87,6 +163,14 @@ pub async fn wake_gateway(link: &Link, gateway: &str, wakes: &[Wake]) -> Result<
         return Ok(());
     }
     send(link, gateway, wakes.iter().map(|wake| Bytes::from(wake.to_json()))).await.map(|_| ())
+}
+
+/// Sends a gateway an event that leaves no entry.
+///
+/// # Errors
+/// When Redis cannot be asked; the event is lost there.
+pub async fn wake_live(link: &Link, gateway: &str, wake: &LiveWake) -> Result<(), RedisError> {
+    send(link, gateway, std::iter::once(Bytes::from(wake.to_json()))).await.map(|_| ())
 }
 
 /// Sends oneself an empty wake-up; the id it got shows whether the own reader still stands below what comes in.
@@ -117,14 +201,14 @@ pub async fn read_wakeups(
     gateway: &str,
     after: EntryId,
     wait_ms: u64,
-) -> Result<(EntryId, Vec<Wake>), RedisError> {
+) -> Result<(EntryId, Vec<WakeUp>), RedisError> {
     let entries = reader.read(&wakeups(gateway), &after.to_string(), 256, wait_ms).await?;
     let mut last = after;
     let mut wakes = Vec::with_capacity(entries.len());
     for entry in entries {
         last = entry_id(&entry.id)?;
         let Some((_, text)) = entry.fields.iter().find(|(name, text)| name == "w" && text.as_ref() != b"probe") else { continue };
-        match Wake::parse(text) {
+        match WakeUp::parse(text) {
             Ok(wake) => wakes.push(wake),
             Err(error) => tracing::warn!(%error, "a wake-up cannot be read; its users are found by comparison with their logs"),
         }
@@ -156,7 +240,12 @@ mod tests {
                 previous: EntryId { ms: 12, n: 0 },
             }],
         };
-        assert_eq!(Wake::parse(wake.to_json().as_bytes()), Ok(wake));
-        assert!(Wake::parse(b"{}").is_err());
+        assert_eq!(WakeUp::parse(wake.to_json().as_bytes()), Ok(WakeUp::Logged(wake.clone())));
+        let live = LiveWake {
+            event: Pointer { kind: EventType::TypingUpdated, seq: 0, data: Some("{\"typing\":true}".to_owned()), ..wake.pointer },
+            users: vec![UserId::parse("an \"n\" 张").unwrap(), UserId::parse("bob").unwrap()],
+        };
+        assert_eq!(WakeUp::parse(live.to_json().as_bytes()), Ok(WakeUp::Live(live)));
+        assert!(WakeUp::parse(b"{}").is_err());
     }
 }

@@ -18,7 +18,7 @@ use seqline::redis::read_log::{LogPage, log_head, read_log};
 use seqline::redis::register_streams::{Presence, register_streams};
 use seqline::redis::tickets::{TicketClaims, find_ticket, make_ticket};
 use seqline::redis::touch_index::touch_index;
-use seqline::redis::wake_gateway::{Wake, Woken, probe_wakeups, read_wakeups, wake_gateway};
+use seqline::redis::wake_gateway::{Wake, WakeUp, Woken, probe_wakeups, read_wakeups, wake_gateway};
 
 use crate::harness::{MadeOn, PrivateRedis, RedisKind, eventually_some, on_both};
 
@@ -366,7 +366,7 @@ on_both! {
             place = next;
             got.extend(wakes);
         }
-        assert_eq!(got, [wake(1), wake(2), wake(3)]);
+        assert_eq!(got, [1, 2, 3].map(|n| WakeUp::Logged(wake(n))));
         assert!(place > probe);
         let ttl = logs.command("PTTL", "wake:{ggw}", &["wake:{ggw}"]).await.as_i64().unwrap();
         assert!((100_000..=120_000).contains(&ttl), "{ttl}");

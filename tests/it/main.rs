@@ -48,4 +48,5 @@ mod shard_leases;
 mod slow_readers;
 mod stalled_readers;
 mod streams;
+mod typing;
 mod workers;

@@ -25,6 +25,7 @@ const PROMISED: &[(&str, &str)] = &[
     ("get", "/v1/conversations/{id}/messages/{seq}"),
     ("get", "/v1/conversations/{id}/messages/by-client-id/{client_id}"),
     ("post", "/v1/conversations/{id}/read"),
+    ("post", "/v1/conversations/{id}/typing"),
     ("get", "/v1/events"),
     ("post", "/v1/events/ticket"),
     ("post", "/v1/events/ack"),
