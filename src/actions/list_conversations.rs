@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::Stores;
+use super::name_conversations::{conversations_naming, name_conversations};
 use super::read_conversation::{hot, view_of_hot, views_of_cold};
 use crate::domain::conversation::ConversationView;
 use crate::domain::ids::{ConversationId, UserId};
 use crate::domain::position::Position;
+use crate::domain::profile::fold;
 use crate::domain::refusal::Refusal;
 pub use crate::redis::read_index::Listed;
 use crate::redis::read_index::read_index;
@@ -42,7 +44,7 @@ pub struct UnreadTotals {
     pub more: bool,
 }
 
-/// Reads a page; `filter` keeps conversations whose title or peer holds it, whatever the case.
+/// Reads a page; `filter` keeps conversations whose title, peer or other members' names hold it, whatever the case.
 ///
 /// # Errors
 /// [`Refusal::Unavailable`] when a store that must be asked is away.
@@ -53,7 +55,7 @@ pub async fn list_conversations(
     limit: usize,
     filter: Option<&str>,
 ) -> Result<ListPage, Refusal> {
-    let filter = filter.map(str::to_lowercase);
+    let filter = filter.map(fold);
     // Read first: what is not in the list is then certain to come after this place.
     let events_head = log_head(&stores.link, &stores.keys, user).await?;
     let mut after = after;
@@ -62,19 +64,24 @@ pub async fn list_conversations(
         let chunk = if filter.is_some() { CHUNK } else { u64::try_from(limit - items.len()).unwrap_or(CHUNK).min(CHUNK) };
         let listed = read_list(stores, user, after.as_ref(), chunk).await?;
         let at_end = (listed.len() as u64) < chunk;
-        let views = views(stores, user, &listed).await?;
+        let mut views = views(stores, user, &listed).await?;
+        if let Some(text) = filter.as_deref() {
+            let ids: Vec<ConversationId> = views.keys().cloned().collect();
+            let named = conversations_naming(stores, user, &ids, text).await;
+            views.retain(|id, view| named.contains(id) || matches(view, user, text));
+        }
         for entry in listed {
-            after = Some(entry.clone());
-            if let Some(view) = views.get(&entry.conversation)
-                && filter.as_deref().is_none_or(|text| matches(view, user, text))
-            {
-                items.push(view.clone());
-                if items.len() == limit {
-                    return Ok(ListPage { items, next: after, events_head });
-                }
+            if let Some(view) = views.remove(&entry.conversation) {
+                items.push(view);
+            }
+            after = Some(entry);
+            if items.len() == limit {
+                name_conversations(stores, &mut items).await;
+                return Ok(ListPage { items, next: after, events_head });
             }
         }
         if at_end {
+            name_conversations(stores, &mut items).await;
             return Ok(ListPage { items, next: None, events_head });
         }
     }
@@ -143,5 +150,5 @@ async fn views(stores: &Stores, user: &UserId, listed: &[Listed]) -> Result<Hash
 fn matches(view: &ConversationView, user: &UserId, text: &str) -> bool {
     let title = view.conversation.title.as_deref().unwrap_or_default();
     let peer = view.conversation.peer_of(user).map_or("", UserId::as_str);
-    title.to_lowercase().contains(text) || peer.to_lowercase().contains(text)
+    fold(title).contains(text) || fold(peer).contains(text)
 }

@@ -2,7 +2,7 @@
 
 use super::Stores;
 use super::open_epoch::open_shard;
-use crate::domain::conversation::ConversationView;
+use crate::domain::conversation::{ConversationView, Names};
 use crate::domain::ids::{ConversationId, UserId};
 use crate::domain::read_mark::unread;
 use crate::domain::refusal::Refusal;
@@ -67,6 +67,7 @@ pub fn view_of_hot(stores: &Stores, user: &UserId, hot: HotConversation) -> Resu
         read_seq,
         read_at: (read_at > 0).then_some(read_at),
         last_message: hot.last_message.filter(|m| m.seq >= lowest),
+        names: Names::default(),
         conversation,
         me,
     })

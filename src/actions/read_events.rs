@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Stores;
+use super::name_conversations::name_conversation;
 use super::read_conversation::view;
 use super::read_messages::{Visible, messages_for};
 use crate::domain::conversation::ConversationView;
@@ -98,7 +99,7 @@ async fn body_of(stores: &Stores, user: &UserId, pointer: &Pointer, seen: &HashM
     }
     if pointer.kind == EventType::ConversationCreated {
         return Ok(match view(stores, user, &pointer.conversation).await {
-            Ok(view) => Body::Conversation(Box::new(view)),
+            Ok(view) => Body::Conversation(Box::new(name_conversation(stores, view).await)),
             Err(Refusal::NotFound | Refusal::Dissolved) => Body::Passed,
             Err(refusal) => return Err(refusal),
         });

@@ -2,8 +2,14 @@
 
 use std::sync::Arc;
 
+use super::name_conversations::FirstMembers;
+use super::note_claims::Claims;
+use super::read_profiles::{PROFILES_LIVE, PROFILES_MAX};
 use super::send_lanes::SendLanes;
+use super::short_memory::ShortMemory;
 use crate::clock::Clock;
+use crate::domain::ids::UserId;
+use crate::domain::profile::Profile;
 use crate::domain::refusal::Refusal;
 use crate::postgres::{Archive, ArchiveError};
 use crate::redis::error::RedisError;
@@ -26,6 +32,12 @@ pub struct Stores {
     pub clock: Clock,
     /// Where sends of one shard gather while an earlier call is under way.
     pub(crate) lanes: SendLanes,
+    /// What tokens claim about their bearers, on its way to the archive.
+    pub(crate) claims: Claims,
+    /// Profiles as they were a moment ago.
+    pub(crate) profiles: ShortMemory<UserId, Profile>,
+    /// Whom groups without a title are called after.
+    pub(crate) first_members: FirstMembers,
 }
 
 impl Stores {
@@ -35,7 +47,9 @@ impl Stores {
         let keys = Keys { shards: settings.shards, partitions: settings.partitions };
         let clock = Clock::with_offset(settings.clock_offset_ms);
         let lanes = SendLanes::new(link.clone(), keys, clock, settings.outbox_max_entries);
-        Arc::new(Self { link, keys, archive, settings, clock, lanes })
+        let profiles = ShortMemory::new(PROFILES_MAX, PROFILES_LIVE);
+        let (claims, first_members) = (Claims::new(), FirstMembers::new());
+        Arc::new(Self { link, keys, archive, settings, clock, lanes, claims, profiles, first_members })
     }
 }
 

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, Method};
 
 use super::AppState;
 use super::respond::{Code, Problem};
+use crate::actions::note_claims::note_claims;
 use crate::identity::{Caller, TokenFault};
 use crate::metrics;
 
@@ -34,10 +35,16 @@ pub async fn prove_caller(state: &AppState, method: &Method, headers: &HeaderMap
         }
         Err(fault) => Err(fault),
     };
-    proven.map_err(|fault| {
-        metrics::TOKENS_REFUSED.add(&[fault.label()], 1);
-        fault.into()
-    })
+    match proven {
+        Ok(caller) => {
+            note_claims(&state.stores, &caller.user, caller.name.as_deref(), caller.picture.as_deref());
+            Ok(caller)
+        }
+        Err(fault) => {
+            metrics::TOKENS_REFUSED.add(&[fault.label()], 1);
+            Err(fault.into())
+        }
+    }
 }
 
 enum Found<'a> {

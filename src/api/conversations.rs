@@ -14,6 +14,7 @@ use super::strict_json::{DeferredJson, StrictJson};
 use crate::actions::change_conversation::change_conversation;
 use crate::actions::list_conversations::{Listed, count_unread, list_conversations};
 use crate::actions::make_conversation::{GroupWish, make_group, make_single};
+use crate::actions::name_conversations::name_conversation;
 use crate::actions::read_conversation::view;
 use crate::contract::conversation::{
     Conversation, ConversationPage, CreateConversation, MutedTotals, NewConversation, PatchConversation, UnreadTotals,
@@ -51,7 +52,7 @@ pub async fn create_conversation(
         }
     };
     let status = if made.fresh { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(json(status, &Conversation::from(&made.view)))
+    Ok(json(status, &Conversation::from(&name_conversation(&state.stores, made.view).await)))
 }
 
 /// The header `Idempotency-Key`, if there is one.
@@ -72,7 +73,7 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<ClientKey>, Problem
 /// The caller's conversations, newest activity first.
 #[utoipa::path(get, path = "/v1/conversations", tag = "conversations",
     params(("limit" = Option<u64>, Query, description = "1 to 200, 50 when absent"), ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-        ("q" = Option<String>, Query, description = "Only conversations whose title or peer holds this text")),
+        ("q" = Option<String>, Query, description = "Only conversations whose title, peer or members' names hold this text, in any case")),
     responses((status = 200, body = ConversationPage, description = "A page"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn get_conversations(State(state): State<AppState>, caller: Caller, mut query: Query) -> Result<Response, Problem> {
     let limit = usize::try_from(query.limit()?).unwrap_or(1);
@@ -107,7 +108,12 @@ pub async fn get_conversation(
     _: NoQuery,
     ConversationPath(id): ConversationPath,
 ) -> Result<Response, Problem> {
-    Ok(ok(&Conversation::from(&view(&state.stores, &caller.user, &id).await?)))
+    Ok(ok(&shown(&state, &caller, &id).await?))
+}
+
+async fn shown(state: &AppState, caller: &Caller, id: &ConversationId) -> Result<Conversation, Problem> {
+    let view = view(&state.stores, &caller.user, id).await?;
+    Ok(Conversation::from(&name_conversation(&state.stores, view).await))
 }
 
 /// Gives a group another title.
@@ -121,10 +127,10 @@ pub async fn patch_conversation(
     DeferredJson(body): DeferredJson<PatchConversation>,
 ) -> Result<Response, Problem> {
     let seen = view(&state.stores, &caller.user, &id).await?;
-    let Some(title) = body?.title else { return Ok(ok(&Conversation::from(&seen))) };
+    let Some(title) = body?.title else { return Ok(ok(&Conversation::from(&name_conversation(&state.stores, seen).await))) };
     let title = parse_title(&title)?;
     change_conversation(&state.stores, &caller.user, &id, &Command::Rename(title)).await?;
-    Ok(ok(&Conversation::from(&view(&state.stores, &caller.user, &id).await?)))
+    Ok(ok(&shown(&state, &caller, &id).await?))
 }
 
 /// Unread messages over all of the caller's conversations.

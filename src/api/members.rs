@@ -13,6 +13,7 @@ use super::respond::{Problem, json, ok};
 use crate::actions::change_conversation::{Changed, change_conversation};
 use crate::actions::list_members::{list_members, read_member};
 use crate::actions::read_conversation::view;
+use crate::actions::read_profiles::profiles_of;
 use crate::contract::conversation::{Member, MemberPage};
 use crate::domain::change::Command;
 use crate::domain::ids::UserId;
@@ -34,7 +35,8 @@ pub async fn get_members(
     query.finish()?;
     let (members, more) = list_members(&state.stores, &caller.user, &id, after.as_ref(), limit).await?;
     let next_cursor = members.last().filter(|_| more).map(|m| URL_SAFE_NO_PAD.encode(m.user.as_str()));
-    Ok(ok(&MemberPage { items: members.iter().map(Member::from).collect(), next_cursor }))
+    let profiles = profiles_of(&state.stores, members.iter().map(|member| member.user.clone()).collect()).await;
+    Ok(ok(&MemberPage { items: members.iter().map(|member| Member::new(member, profiles.get(&member.user))).collect(), next_cursor }))
 }
 
 fn read_cursor(text: &str) -> Option<UserId> {
@@ -57,7 +59,8 @@ pub async fn put_member(
         Changed::Yes => StatusCode::CREATED,
         Changed::No => StatusCode::OK,
     };
-    Ok(json(status, &Member::from(&read_member(&state.stores, &caller.user, &id, &user).await?)))
+    let member = read_member(&state.stores, &caller.user, &id, &user).await?;
+    Ok(json(status, &Member::new(&member, profiles_of(&state.stores, vec![user.clone()]).await.get(&user))))
 }
 
 /// Removes a user; oneself leaves.

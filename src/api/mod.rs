@@ -29,6 +29,7 @@ pub mod respond;
 pub mod router;
 pub mod strict_json;
 pub mod typing;
+pub mod users;
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -13,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::respond::{Code, Problem};
+use super::users;
 use super::{AppState, conversations, event_ack, event_poll, event_stream, event_ticket, layers, members, messages, openapi, typing};
 
 /// All routes, without state and layers.
@@ -35,6 +36,8 @@ fn rows() -> OpenApiRouter<AppState> {
         .routes(routes!(event_poll::poll_events))
         .routes(routes!(event_ack::ack_events))
         .routes(routes!(event_ticket::make_ticket))
+        // Service.
+        .routes(routes!(users::put_user, users::get_user))
         // The contract itself.
         .routes(routes!(openapi::openapi_json))
 }

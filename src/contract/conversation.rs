@@ -4,10 +4,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::message::Message;
+use super::profile::ProfileFacts;
 use super::timestamp::Timestamp;
 use crate::domain::conversation::{self as domain, History as DomainHistory, parse_title};
 use crate::domain::ids::{INTEGER_MAX, Kind as DomainKind, UserId};
 use crate::domain::membership;
+use crate::domain::profile::Profile;
 use crate::domain::refusal::FieldError;
 
 /// Which family a conversation belongs to.
@@ -122,6 +124,13 @@ pub struct Conversation {
     /// The other user of a single conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
+    /// How the other user is shown; only in single conversations, and only what is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_profile: Option<ProfileFacts>,
+    /// What the caller may show it as: the title, else the other one's name, else the names of the first other members (ids where no name
+    /// is known); null when there is nothing to call it by. May be a few seconds old.
+    #[serde(default)]
+    pub display_name: Option<String>,
     /// What new members of a group see of the past; only in groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
@@ -150,6 +159,8 @@ impl From<&domain::ConversationView> for Conversation {
             title: facts.title.clone(),
             owner: facts.owner.as_ref().map(ToString::to_string),
             peer: facts.peer_of(&view.me.user).map(ToString::to_string),
+            peer_profile: view.names.peer.as_ref().map(ProfileFacts::from),
+            display_name: view.names.called.clone(),
             history: (facts.kind() == DomainKind::Group).then(|| facts.history.into()),
             member_count: facts.member_count,
             head_seq: facts.head_seq,
@@ -195,11 +206,20 @@ pub struct Member {
     pub role: Role,
     /// When the membership began.
     pub joined_at: Timestamp,
+    /// Name, when one is known; may be a few seconds old.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Picture, when one is known.
+    #[serde(default)]
+    pub avatar_url: Option<String>,
 }
 
-impl From<&membership::Member> for Member {
-    fn from(member: &membership::Member) -> Self {
-        Self { user_id: member.user.to_string(), role: member.role.into(), joined_at: Timestamp(member.joined_at) }
+impl Member {
+    /// A member, and how it is shown.
+    #[must_use]
+    pub fn new(member: &membership::Member, profile: Option<&Profile>) -> Self {
+        let Profile { name, avatar_url } = profile.cloned().unwrap_or_default();
+        Self { user_id: member.user.to_string(), role: member.role.into(), joined_at: Timestamp(member.joined_at), name, avatar_url }
     }
 }
 

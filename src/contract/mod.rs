@@ -8,6 +8,7 @@ pub mod event;
 pub mod message;
 pub mod operations;
 pub mod problem;
+pub mod profile;
 pub mod stream;
 pub mod timestamp;
 pub mod typing;

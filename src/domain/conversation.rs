@@ -3,6 +3,7 @@
 use super::ids::{ConversationId, Kind, Millis, Rev, Seq, UserId};
 use super::membership::Member;
 use super::message::{Message, is_visible};
+use super::profile::Profile;
 use super::refusal::FieldError;
 
 /// Longest title in characters after trimming.
@@ -106,6 +107,17 @@ pub struct ConversationView {
     pub unread: Unread,
     /// The newest message the caller may see.
     pub last_message: Option<Message>,
+    /// What it is called; filled in where it is shown.
+    pub names: Names,
+}
+
+/// What a conversation is called by one member. It is looked up when it is shown and may be a few seconds old.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// The title, else a name made from the other members.
+    pub called: Option<String>,
+    /// How the other one of a single conversation is shown.
+    pub peer: Option<Profile>,
 }
 
 /// Proves a title: 1 to 80 characters after trimming, no control characters.

@@ -9,5 +9,6 @@ pub mod membership;
 pub mod message;
 pub mod permission;
 pub mod position;
+pub mod profile;
 pub mod read_mark;
 pub mod refusal;

@@ -6,7 +6,7 @@ use super::connection::{Archive, bound, effective_mark, read};
 use super::conversations::{FactsRow, MemberColumns};
 use super::error::{ArchiveError, Fault};
 use super::messages::{MessageRow, into_messages};
-use crate::domain::conversation::{ConversationView, Unread};
+use crate::domain::conversation::{ConversationView, Names, Unread};
 use crate::domain::ids::{ConversationId, UserId};
 
 /// One row for each conversation: facts, membership and what hangs on the member.
@@ -101,6 +101,7 @@ async fn views(
             read_at: mark.map(|(_, at)| at),
             unread: Unread { count: unread.min(unread_max), more: unread > unread_max },
             last_message: None,
+            names: Names::default(),
         });
     }
     let (in_conversations, on_numbers): (Vec<String>, Vec<i64>) = newest.into_iter().unzip();

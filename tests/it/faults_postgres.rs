@@ -13,7 +13,7 @@ use crate::harness::{Client, Fleet, PATIENCE, PrivateRedis, RedisKind, TestDatab
 const DEADLINE: Duration = Duration::from_secs(12);
 
 /// A process and its children.
-fn family(pid: u32) -> Vec<u32> {
+pub fn family(pid: u32) -> Vec<u32> {
     let parent = |entry: &fs::DirEntry| {
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
@@ -22,7 +22,8 @@ fn family(pid: u32) -> Vec<u32> {
     children.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).chain([pid]).collect()
 }
 
-fn signal(signal: &str, pids: &[u32]) {
+/// Sends a signal, e.g. `STOP`, to each of them.
+pub fn signal(signal: &str, pids: &[u32]) {
     for pid in pids {
         Command::new("sh").args(["-c", "kill -s \"$1\" \"$2\"", "sh", signal, &pid.to_string()]).status().unwrap();
     }

@@ -38,6 +38,7 @@ mod postgres_database;
 mod postgres_faults;
 mod postgres_leases;
 mod postgres_model;
+mod profiles;
 mod redis_link;
 mod redis_link_faults;
 mod resume;

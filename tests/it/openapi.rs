@@ -30,6 +30,8 @@ const PROMISED: &[(&str, &str)] = &[
     ("post", "/v1/events/ticket"),
     ("post", "/v1/events/ack"),
     ("get", "/v1/events/poll"),
+    ("put", "/v1/users/{user_id}"),
+    ("get", "/v1/users/{user_id}"),
     ("get", "/openapi.json"),
 ];
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use seqline::domain::conversation::{Conversation, ConversationView, History, Unread};
+use seqline::domain::conversation::{Conversation, ConversationView, History, Names, Unread};
 use seqline::domain::ids::{ClientKey, ConversationId, Millis, Rev, Seq, ShardId, UserId};
 use seqline::domain::membership::{Member, Role};
 use seqline::domain::message::{Message, MessageKind};
@@ -263,6 +263,7 @@ impl Model {
             read_at: mark.map(|m| m.1),
             unread: Unread { count: unread.min(unread_max), more: unread > unread_max },
             last_message: self.messages.values().rfind(visible).cloned(),
+            names: Names::default(),
             me,
         })
     }
