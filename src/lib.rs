@@ -7,6 +7,7 @@ pub mod contract;
 pub mod delivery;
 pub mod domain;
 pub mod embedded;
+pub mod hooks;
 pub mod identity;
 pub mod metrics;
 pub mod ops;

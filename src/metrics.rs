@@ -277,8 +277,22 @@ table! {
     gauge PARTITIONS_LAGGING = "seqline_partitions_lagging" {};
     /// Rounds of a worker that failed, by worker
     counter WORKER_ERRORS = "seqline_worker_errors_total" {
-        worker: ["own_shards", "dispatch_events", "archive_messages", "retry_aside", "tend_shards", "cool_conversations"]
+        worker: ["own_shards", "dispatch_events", "archive_messages", "retry_aside", "tend_shards", "cool_conversations", "send_webhooks"]
     };
+
+    // The host application.
+    /// Webhooks by what came of a try; failed ones are tried again, dead ones were given up
+    counter WEBHOOKS = "seqline_webhooks_total" {outcome: ["delivered", "failed", "dead"]};
+    /// Seconds from posting a webhook to its answer, or to giving up on one
+    histogram WEBHOOK_SECONDS = "seqline_webhook_seconds" {} FAST;
+    /// Webhooks that wait, counted up to 100,000; every worker shows the same
+    gauge WEBHOOK_QUEUE_EVENTS = "seqline_webhook_queue_events" {};
+    /// Seconds for which the oldest webhook has waited; every worker shows the same
+    gauge WEBHOOK_QUEUE_AGE_SECONDS = "seqline_webhook_queue_age_seconds" {};
+    /// Questions to the pre-send hook by outcome; timeout and failed are no answer, resting was not asked because of those
+    counter PRE_SEND_HOOKS = "seqline_pre_send_hooks_total" {outcome: ["allowed", "refused", "timeout", "failed", "resting"]};
+    /// Seconds that sends waited for the pre-send hook
+    histogram PRE_SEND_HOOK_SECONDS = "seqline_pre_send_hook_seconds" {} FAST;
 
     // Streams.
     /// Streams open now

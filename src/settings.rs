@@ -6,6 +6,7 @@ use std::fmt;
 use clap::Args;
 
 pub mod check;
+mod check_hooks;
 pub mod table;
 
 pub use check::{Role, SettingFault};
@@ -103,6 +104,39 @@ pub struct Settings {
     /// Members up to which read.advanced of others is kept in logs
     #[arg(long, env = "SEQLINE_READ_EVENTS_MEMBERS_MAX", default_value_t = 10, value_name = "N")]
     pub read_events_members_max: u64,
+    /// Where events are posted for the host application: an https URL (http only for loopback); the same for gateways and workers
+    #[arg(long, env = "SEQLINE_WEBHOOK_URL", value_name = "URL", hide_env_values = true)]
+    pub webhook_url: Option<String>,
+    /// Secrets that sign webhooks and the pre-send hook, comma separated, each at least 24 bytes or whsec_ and base64 of as many; all sign, so that they can be rotated
+    #[arg(long, env = "SEQLINE_WEBHOOK_SECRETS", value_delimiter = ',', value_name = "SECRETS", hide_env_values = true)]
+    pub webhook_secrets: Vec<String>,
+    /// Event types that are posted, comma separated; member.* stands for all that begin so
+    #[arg(
+        long,
+        env = "SEQLINE_WEBHOOK_EVENTS",
+        value_delimiter = ',',
+        default_value = "message.*,member.*,conversation.*,owner.changed,reaction.changed",
+        value_name = "TYPES"
+    )]
+    pub webhook_events: Vec<String>,
+    /// Milliseconds within which a webhook must be answered
+    #[arg(long, env = "SEQLINE_WEBHOOK_TIMEOUT_MS", default_value_t = 10_000, value_name = "MS")]
+    pub webhook_timeout_ms: u64,
+    /// Seconds for which a webhook that fails is tried again before it is given up
+    #[arg(long, env = "SEQLINE_WEBHOOK_MAX_AGE", default_value_t = 259_200, value_name = "SECONDS")]
+    pub webhook_max_age: u64,
+    /// Webhooks that one worker has under way at the same time, each of another conversation
+    #[arg(long, env = "SEQLINE_WEBHOOK_CALLS_MAX", default_value_t = 16, value_name = "N")]
+    pub webhook_calls_max: u64,
+    /// Where the host application is asked before a user's message is taken: an https URL (http only for loopback)
+    #[arg(long, env = "SEQLINE_PRE_SEND_HOOK_URL", value_name = "URL", hide_env_values = true)]
+    pub pre_send_hook_url: Option<String>,
+    /// Milliseconds within which the pre-send hook must answer
+    #[arg(long, env = "SEQLINE_PRE_SEND_HOOK_DEADLINE_MS", default_value_t = 500, value_name = "MS")]
+    pub pre_send_hook_deadline_ms: u64,
+    /// What happens to a message while the pre-send hook does not answer: allow, or refuse with 503
+    #[arg(long, env = "SEQLINE_PRE_SEND_HOOK_AWAY", default_value = "allow", value_name = "allow|refuse")]
+    pub pre_send_hook_away: String,
     /// Milliseconds that a stopping process gives its requests and streams
     #[arg(long, env = "SEQLINE_DRAIN_MS", default_value_t = 20_000, value_name = "MS")]
     pub drain_ms: u64,
@@ -128,6 +162,7 @@ impl fmt::Debug for Settings {
             .field("jwt_hs256_secrets", &self.jwt_hs256_secrets.len())
             .field("shards", &self.shards)
             .field("partitions", &self.partitions)
+            .field("webhook_secrets", &self.webhook_secrets.len())
             .finish_non_exhaustive()
     }
 }

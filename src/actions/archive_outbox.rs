@@ -11,6 +11,7 @@ use futures_util::future::join_all;
 
 use super::Stores;
 use super::archive_rows::rows_of;
+use super::webhook_rows::webhook_rows;
 use crate::domain::ids::{ConversationId, Millis, Rev, Seq, ShardId};
 use crate::domain::refusal::Refusal;
 use crate::metrics;
@@ -87,8 +88,14 @@ struct Item {
 }
 
 impl Item {
-    fn of(shard: ShardId, raw: RawEntry) -> Self {
-        let read = raw.parse().and_then(|entry| rows_of(shard, &entry).map(|rows| (entry, rows)));
+    fn of(stores: &Stores, shard: ShardId, raw: RawEntry) -> Self {
+        let read = raw.parse().and_then(|entry| {
+            let mut rows = rows_of(shard, &entry)?;
+            if let Some(webhooks) = &stores.hooks.webhooks {
+                rows.events = webhook_rows(webhooks, &entry, rows.messages.first());
+            }
+            Ok((entry, rows))
+        });
         if let Err(error) = &read {
             tracing::error!(shard = shard.0, entry = %raw.id, %error, "an outbox entry cannot be read; it is set aside");
         }
@@ -123,7 +130,7 @@ pub async fn archive_outboxes(stores: &Stores, shards: &[ShardId], rows_max: u64
         }
         note_gap(*shard, &backlog);
         sources.push(Source { shard: *shard, epoch: backlog.epoch, server_id: backlog.server_id });
-        items.extend(backlog.entries.into_iter().map(|raw| Item::of(*shard, raw)));
+        items.extend(backlog.entries.into_iter().map(|raw| Item::of(stores, *shard, raw)));
     }
     done.oldest_at = items.iter().filter_map(|item| item.read.as_ref().map(|(entry, _)| entry.at)).min();
     write(stores, &sources, items, &mut done).await?;
@@ -151,7 +158,7 @@ pub async fn drain_shard(stores: &Stores, shard: ShardId) -> Result<(), ArchiveS
         if backlog.entries.is_empty() {
             return Ok(());
         }
-        let items = backlog.entries.into_iter().map(|raw| Item::of(shard, raw)).collect();
+        let items = backlog.entries.into_iter().map(|raw| Item::of(stores, shard, raw)).collect();
         let mut done = Archived::default();
         write(stores, &[source], items, &mut done).await?;
         if let Some((_, error)) = done.failed.pop() {
@@ -182,6 +189,7 @@ async fn write(stores: &Stores, sources: &[Source], items: Vec<Item>, done: &mut
                 metrics::ARCHIVE_BATCH_SECONDS.since(&[], started);
                 metrics::ARCHIVE_BATCH_ROWS.record(&[], count_f64(part.len()));
                 count(&outcome);
+                tell_webhooks(stores, &part);
                 let aside = part.iter().filter_map(|item| why_aside(item, &outcome).map(|why| (item, why))).collect();
                 pass(stores, &part, aside, done).await;
             }
@@ -213,12 +221,22 @@ fn batch_of(sources: &[Source], items: &[Item], with_messages: bool) -> ArchiveB
     for (_, rows) in items.iter().filter_map(|item| item.read.as_ref()) {
         if with_messages {
             batch.messages.extend(rows.messages.iter().cloned());
+            batch.events.extend(rows.events.iter().cloned());
         }
         batch.conversations.extend(rows.conversations.iter().cloned());
         batch.members.extend(rows.members.iter().cloned());
         batch.reads.extend(rows.reads.iter().cloned());
     }
     batch
+}
+
+/// Wakes this process's worker for webhooks when there is something new for it.
+fn tell_webhooks(stores: &Stores, items: &[Item]) {
+    if let Some(webhooks) = &stores.hooks.webhooks
+        && items.iter().any(|item| item.read.as_ref().is_some_and(|(_, rows)| !rows.events.is_empty()))
+    {
+        webhooks.tell_queued();
+    }
 }
 
 fn why_aside(item: &Item, outcome: &BatchOutcome) -> Option<AsideReason> {
@@ -282,10 +300,11 @@ pub async fn retry_aside(stores: &Stores, shard: ShardId) -> Result<BTreeSet<Con
         let Some(page) = read_aside(&stores.link, shard, &from, ASIDE_PAGE).await? else { return Err(ArchiveStop::StaleEpoch) };
         let source = [Source { shard, epoch: page.epoch, server_id: page.server_id }];
         for kept in page.entries {
-            let item = Item::of(shard, kept.entry);
+            let item = Item::of(stores, shard, kept.entry);
             let Some((entry, _)) = &item.read else { continue };
             let conversation = entry.conversation.clone();
-            let done = match stores.archive.write_batch(&batch_of(&source, std::slice::from_ref(&item), true)).await {
+            let batch = ArchiveBatch { late: true, ..batch_of(&source, std::slice::from_ref(&item), true) };
+            let done = match stores.archive.write_batch(&batch).await {
                 Ok(outcome) if !outcome.stale.is_empty() => return Err(ArchiveStop::StaleEpoch),
                 Ok(outcome) => {
                     count(&outcome);

@@ -4,6 +4,7 @@ pub mod ack_events;
 pub mod announce_loss;
 pub mod archive_outbox;
 pub mod archive_rows;
+pub mod ask_hook;
 pub mod change_conversation;
 pub mod clear_obstacle;
 pub mod find_message;
@@ -27,5 +28,6 @@ pub mod stores;
 pub mod tell_streams;
 pub mod tickets;
 pub mod warm_conversation;
+pub mod webhook_rows;
 
 pub use stores::Stores;

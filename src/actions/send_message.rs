@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::Stores;
+use super::ask_hook::{is_asked, may_send};
 use super::clear_obstacle::{Obstacle, Tries};
 use super::warm_conversation::extend_lease;
 use crate::domain::event::EventType;
@@ -72,6 +73,8 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
     let now = stores.clock.now();
     let fresh = fresh_message(&request, now);
     let refused = refusal_of(&request);
+    // The host application is asked between two steps: the first finds out that nothing else stands against the message, and writes nothing.
+    let host_asked = refused.is_none() && is_asked(stores, request.service);
     let mut send = Send {
         conversation: request.conversation.clone(),
         sender: request.sender.clone(),
@@ -80,7 +83,7 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
         archive_asked: false,
         message_json: StoredMessage::of(&fresh).to_json(),
         pair: request.peer.as_ref().map(|peer| pair(&request.sender, peer, now)).transpose()?,
-        refuse: refused.is_some(),
+        refuse: refused.is_some() || host_asked,
     };
     let (id, user) = (&request.conversation, &request.sender);
     loop {
@@ -112,7 +115,16 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
             Ok(Sent::Conflict) => return Err(Refusal::IdempotencyConflict),
             Ok(Sent::NotMember | Sent::Unmade) => return Err(Refusal::NotFound),
             Ok(Sent::Dissolved) => return Err(Refusal::Dissolved),
-            Ok(Sent::Refused) => return Err(refused.unwrap_or(Refusal::Unavailable("the message cannot be sent"))),
+            Ok(Sent::Refused) => {
+                if let Some(refusal) = refused {
+                    return Err(refusal);
+                }
+                if let Ok(draft) = &request.content {
+                    may_send(stores, user, id, draft, until).await?;
+                }
+                send.refuse = false;
+                continue;
+            }
             Ok(Sent::Overloaded) => return Err(Refusal::Overloaded),
             Ok(Sent::AskArchive) => {
                 if let Some(outcome) = known_to_archive(stores, &request).await? {
@@ -136,7 +148,7 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
             Ok(Sent::StaleEpoch) => Obstacle::StaleEpoch,
             Err(error) => Obstacle::Redis(error),
         };
-        let make = send.pair.is_some() && !send.refuse;
+        let make = send.pair.is_some() && refused.is_none();
         tries.clear(stores, id, user, obstacle, make).await?;
     }
 }

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::domain::ids::UserId;
 use crate::domain::profile::Profile;
 use crate::domain::refusal::Refusal;
+use crate::hooks::Hooks;
 use crate::postgres::{Archive, ArchiveError};
 use crate::redis::error::RedisError;
 use crate::redis::keys::Keys;
@@ -30,6 +31,8 @@ pub struct Stores {
     pub settings: Arc<Settings>,
     /// The clock.
     pub clock: Clock,
+    /// The host application's own servers.
+    pub hooks: Hooks,
     /// Where sends of one shard gather while an earlier call is under way.
     pub(crate) lanes: SendLanes,
     /// What tokens claim about their bearers, on its way to the archive.
@@ -49,7 +52,12 @@ impl Stores {
         let lanes = SendLanes::new(link.clone(), keys, clock, settings.outbox_max_entries);
         let profiles = ShortMemory::new(PROFILES_MAX, PROFILES_LIVE);
         let (claims, first_members) = (Claims::new(), FirstMembers::new());
-        Arc::new(Self { link, keys, archive, settings, clock, lanes, claims, profiles, first_members })
+        let hooks = Hooks::of(&settings).unwrap_or_else(|fault| {
+            // Not reached by a process: its settings were proven before.
+            tracing::error!(%fault, "nothing is posted to the host application");
+            Hooks::default()
+        });
+        Arc::new(Self { link, keys, archive, settings, clock, hooks, lanes, claims, profiles, first_members })
     }
 }
 

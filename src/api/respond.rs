@@ -41,6 +41,7 @@ impl From<Refusal> for Problem {
         match refusal {
             Refusal::NotFound => Self::not_found(),
             Refusal::Forbidden(why) => Self::new(Code::Forbidden, why),
+            Refusal::RefusedByHost(reason) => Self::new(Code::Forbidden, reason),
             Refusal::ReadOnly => Self::new(Code::ReadOnly, "Only the service writes in this conversation."),
             Refusal::IdempotencyConflict => {
                 Self::new(Code::IdempotencyConflict, "This key was used before, for something else. Make a new key for a new intent.")

@@ -20,6 +20,8 @@ Exit codes: 0 all is well or only warnings, 1 something must be changed, 2 the s
 
 /// Time for all questions to one store.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Age in ms above which a webhook that waits is worth a warning.
+const WEBHOOK_LATE_MS: u64 = 900_000;
 /// Time for one attempt to reach Redis, in milliseconds.
 const CONNECT_MS: u64 = 3_000;
 
@@ -226,6 +228,7 @@ async fn look_at_postgres(settings: &Settings) -> Vec<Finding> {
         return findings;
     }
     findings.push(finding(Level::Ok, "postgres.tables", "are there"));
+    findings.extend(look_at_webhooks(settings, &archive).await);
     findings.push(match facts.claim(settings.shards, settings.partitions) {
         None => finding(Level::Ok, "installation", "not made yet; the first start fixes shards and partitions"),
         Some(Claim::Ours) => finding(Level::Ok, "installation", format!("{} shards, {} partitions", settings.shards, settings.partitions)),
@@ -239,6 +242,18 @@ async fn look_at_postgres(settings: &Settings) -> Vec<Finding> {
         ),
     });
     findings
+}
+
+/// What waits for the host application, when something may.
+async fn look_at_webhooks(settings: &Settings, archive: &Archive) -> Option<Finding> {
+    let url = shown_url(settings.webhook_url.as_ref()?);
+    let Ok(Ok(backlog)) = timeout(ASK_TIMEOUT, archive.webhook_backlog()).await else {
+        return Some(finding(Level::Fail, "webhooks", "their tables cannot be read; run `seqline migrate`"));
+    };
+    let (events, dead, oldest_ms) = (backlog.events, backlog.dead, backlog.oldest_ms);
+    let level = if dead > 0 || oldest_ms > WEBHOOK_LATE_MS { Level::Warn } else { Level::Ok };
+    let text = format!("{url}: {events} wait, the oldest for {} s; {dead} given up within a month", oldest_ms / 1_000);
+    Some(finding(level, "webhooks", text))
 }
 
 #[cfg(test)]

@@ -47,6 +47,9 @@ pub enum Refusal {
     /// A member without the right.
     #[error("forbidden: {0}")]
     Forbidden(&'static str),
+    /// The host application does not want it; its reason, a clean sentence for a person.
+    #[error("refused by the host application")]
+    RefusedByHost(String),
     /// A user writes where only the service may.
     #[error("read only")]
     ReadOnly,

@@ -9,6 +9,7 @@
 //! | conversations | head, rev, updated_at each by their own maximum; the facts by `facts_rev` | nothing |
 //! | members | `rev` | nothing |
 //! | read_marks | `seq` | nothing |
+//! | webhook_queue | the conversation's `rev` before the batch | nothing |
 //!
 //! The batch first locks the epochs it was read in. If one of them was closed meanwhile, nothing at all is written: the numbers above
 //! the archived head may have been declared void, and a message must not appear in a void.
@@ -21,7 +22,8 @@ use uuid::Uuid;
 
 use super::connection::{Archive, stored};
 use super::error::{ArchiveError, Fault};
-use super::{write_facts, write_messages};
+use super::webhooks::WebhookRow;
+use super::{webhooks, write_facts, write_messages};
 use crate::domain::conversation::History;
 use crate::domain::ids::{ConversationId, Millis, Rev, Seq, ShardId, UserId};
 use crate::domain::membership::Role;
@@ -119,6 +121,10 @@ pub struct ArchiveBatch {
     pub members: Vec<MemberRow>,
     /// Watermarks; those that senders move by sending need not be named.
     pub reads: Vec<ReadRow>,
+    /// Events for the host application; none when webhooks are off.
+    pub events: Vec<WebhookRow>,
+    /// Whether it holds what stood aside while its conversations went on: their revs do not tell then which events are new.
+    pub late: bool,
 }
 
 /// Another message stands on this number already. Nothing was overwritten.
@@ -192,6 +198,7 @@ async fn write(connection: &mut PgConnection, plan: &Reduced) -> Result<BatchOut
     // The same order of tables and of rows in every transaction: two writers can wait for each other, but never in a circle.
     let outcome = write_messages::write_messages(&mut tx, &plan.messages).await?;
     let moved = plan.marks_after(&outcome);
+    webhooks::queue(&mut tx, &plan.events, plan.late, &outcome).await?;
     write_facts::write_conversations(&mut tx, plan.conversations.values()).await?;
     write_facts::write_members(&mut tx, plan.members.values()).await?;
     write_facts::write_reads(&mut tx, &moved).await?;
@@ -240,6 +247,8 @@ struct Reduced {
     conversations: BTreeMap<ConversationId, ConversationState>,
     members: BTreeMap<(ConversationId, UserId), MemberRow>,
     reads: Marks,
+    events: BTreeMap<(ConversationId, Rev, u16), WebhookRow>,
+    late: bool,
 }
 
 impl Reduced {
@@ -284,7 +293,9 @@ impl Reduced {
         for row in batch.reads {
             raise(&mut reads, row.conv, row.user, row.seq, row.at);
         }
-        Self { sources: batch.sources, messages: messages.into_values().collect(), conversations, members, reads }
+        let events = batch.events.into_iter().map(|row| ((row.conv.clone(), row.rev, row.place), row)).collect();
+        let messages = messages.into_values().collect();
+        Self { sources: batch.sources, messages, conversations, members, reads, events, late: batch.late }
     }
 
     /// The batch's watermarks and those that its senders moved by sending what now stands in the archive.

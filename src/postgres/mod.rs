@@ -14,6 +14,7 @@ pub mod messages;
 pub mod profiles;
 pub mod server_facts;
 pub mod views;
+pub mod webhooks;
 mod write_facts;
 mod write_messages;
 
@@ -24,3 +25,4 @@ pub use epochs::EpochGrant;
 pub use error::ArchiveError;
 pub use leases::{Lease, LeaseGrant};
 pub use profiles::StoredProfile;
+pub use webhooks::WebhookRow;

@@ -5,6 +5,7 @@ use std::fmt;
 use url::Url;
 
 use super::Settings;
+use super::check_hooks::check_hooks;
 
 /// What a process is going to be: a worker takes no tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +47,18 @@ impl Settings {
     /// Takes texts that are set but empty, as compose files like to write them, for absent ones.
     #[must_use]
     pub fn tidy(mut self) -> Self {
-        for list in [&mut self.jwt_hs256_secrets, &mut self.allowed_origins] {
+        for list in [&mut self.jwt_hs256_secrets, &mut self.allowed_origins, &mut self.webhook_secrets, &mut self.webhook_events] {
             list.iter_mut().for_each(|text| *text = text.trim().to_owned());
             list.retain(|text| !text.is_empty());
         }
-        for text in [&mut self.jwt_jwks, &mut self.jwt_issuer, &mut self.jwt_audience, &mut self.jwt_cookie] {
+        for text in [
+            &mut self.jwt_jwks,
+            &mut self.jwt_issuer,
+            &mut self.jwt_audience,
+            &mut self.jwt_cookie,
+            &mut self.webhook_url,
+            &mut self.pre_send_hook_url,
+        ] {
             *text = text.take().filter(|t| !t.trim().is_empty());
         }
         self
@@ -70,6 +78,7 @@ impl Settings {
             check_keys(self)?;
             check_browsers(self)?;
         }
+        check_hooks(self)?;
         for (name, value, min, max) in self.bounds() {
             if !(min..=max).contains(&value) {
                 return Err(SettingFault::new(name, format!("must be from {min} to {max}, not {value}")));
@@ -82,7 +91,7 @@ impl Settings {
     }
 
     /// Numbers with their smallest and largest sensible value.
-    fn bounds(&self) -> [(&'static str, u64, u64, u64); 21] {
+    fn bounds(&self) -> [(&'static str, u64, u64, u64); 25] {
         const DAY_MS: u64 = 86_400_000;
         const YEAR_S: u64 = 31_536_000;
         [
@@ -105,6 +114,10 @@ impl Settings {
             ("SEQLINE_GROUP_MEMBERS_MAX", self.group_members_max, 1, 10_000),
             ("SEQLINE_UNREAD_MAX", self.unread_max, 1, 100_000),
             ("SEQLINE_READ_EVENTS_MEMBERS_MAX", self.read_events_members_max, 0, 10_000),
+            ("SEQLINE_WEBHOOK_TIMEOUT_MS", self.webhook_timeout_ms, 10, 120_000),
+            ("SEQLINE_WEBHOOK_MAX_AGE", self.webhook_max_age, 1, YEAR_S),
+            ("SEQLINE_WEBHOOK_CALLS_MAX", self.webhook_calls_max, 1, 1_000),
+            ("SEQLINE_PRE_SEND_HOOK_DEADLINE_MS", self.pre_send_hook_deadline_ms, 1, 60_000),
             ("SEQLINE_DRAIN_MS", self.drain_ms, 1, 3_600_000),
             ("SEQLINE_CLOCK_OFFSET_MS", self.clock_offset_ms.unsigned_abs(), 0, DAY_MS),
         ]
@@ -146,6 +159,10 @@ impl Settings {
         warn(
             self.jwt_jwks.is_some() && self.jwt_audience.is_none(),
             "SEQLINE_JWT_JWKS without SEQLINE_JWT_AUDIENCE: tokens that the same issuer made for other applications are accepted here",
+        );
+        warn(
+            self.pre_send_hook_url.is_some() && 2 * self.pre_send_hook_deadline_ms > self.request_deadline_ms,
+            "SEQLINE_PRE_SEND_HOOK_DEADLINE_MS is above half of SEQLINE_REQUEST_DEADLINE_MS: a slow answer of the host application leaves the send itself little time",
         );
         let clear = self.allowed_origins.iter().any(|o| o.starts_with("http://") && !is_loopback_url(o));
         warn(clear, "SEQLINE_ALLOWED_ORIGINS names an http origin: whoever sits on the wire can act as that page");
@@ -222,7 +239,7 @@ fn check_browsers(settings: &Settings) -> Result<(), SettingFault> {
     Ok(())
 }
 
-fn is_loopback_url(text: &str) -> bool {
+pub(super) fn is_loopback_url(text: &str) -> bool {
     match Url::parse(text).ok().and_then(|url| url.host().map(|host| host.to_owned())) {
         Some(url::Host::Domain(name)) => name == "localhost",
         Some(url::Host::Ipv4(ip)) => ip.is_loopback(),

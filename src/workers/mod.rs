@@ -7,6 +7,7 @@
 //! | [`dispatch_events`] | outbox → users' logs → gateways | each owned shard by itself |
 //! | [`archive_messages`] | outbox → Postgres, trims behind it, tries again what stands aside | owned shards together |
 //! | [`cool_conversations`] | takes idle conversations out of Redis | owned shards |
+//! | [`send_webhooks`] | Postgres → the host application | conversations that it claims, whatever their shard |
 //!
 //! Order never depends on who works for a shard or whether two do for a moment: cursors and marks only move forward, rows name their
 //! version, and closing a conversation bears a token.
@@ -20,6 +21,7 @@ pub mod news;
 pub mod own_shards;
 pub mod recipients;
 pub mod repeat;
+pub mod send_webhooks;
 pub mod tend_shards;
 pub mod trim;
 
@@ -44,6 +46,7 @@ use news::News;
 use own_shards::OwnShards;
 use recipients::Recipients;
 use repeat::repeat;
+use send_webhooks::SendWebhooks;
 use tend_shards::TendShards;
 
 /// Why a round of a worker failed. It is tried again; nothing is lost by it.
@@ -101,6 +104,10 @@ pub fn start_workers(stores: Arc<Stores>, stop: CancellationToken) -> JoinSet<()
         working.spawn(end(repeat(TendShards::new(Arc::clone(&stores), owned.clone()), stop.clone())));
         working.spawn(end(repeat(ArchiveMessages::new(Arc::clone(&stores), owned.clone(), news), stop.clone())));
         working.spawn(end(repeat(RetryAside::new(Arc::clone(&stores), owned.clone()), stop.clone())));
+        if stores.hooks.webhooks.is_some() {
+            let (stores, stop) = (Arc::clone(&stores), stop.clone());
+            working.spawn(async move { repeat(SendWebhooks::new(stores), stop).await.finish().await });
+        }
         working.spawn(end(repeat(CoolConversations::new(stores, owned, worker), stop.clone())));
         // Leases are held until the last of the others has ended: what is under way should not meet the next owner.
         let released = CancellationToken::new();

@@ -52,9 +52,14 @@ on_both! {
             ("postgres.tables", "ok"),
             ("postgres.standby", "warn"),
             ("installation", "ok"),
+            ("webhooks", "absent"),
         ] {
             assert_eq!(level(&output, check), wanted, "{check}: {}", String::from_utf8_lossy(&output.stdout));
         }
+        let hook = ["--json", "--webhook-url", "https://user:hidden-word@host.example/hook", "--webhook-secrets", SECRET];
+        let with_hook = doctor(&redis.url(), database.url(), &hook).await;
+        assert_eq!(level(&with_hook, "webhooks"), "ok");
+        assert!(!String::from_utf8_lossy(&with_hook.stdout).contains("hidden-word"));
         let words = doctor(&redis.url(), database.url(), &[]).await;
         let text = String::from_utf8(words.stdout).unwrap();
         assert!(text.lines().all(|line| ["ok  ", "warn", "FAIL"].iter().any(|word| line.starts_with(word))), "{text}");

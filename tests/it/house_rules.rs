@@ -10,7 +10,7 @@ const SCRIPT_LINES_MAX: usize = 100;
 /// Names that say nothing about what is inside.
 const ATTICS: [&str; 10] = ["common", "helper", "helpers", "manager", "misc", "shared", "stuff", "util", "utilities", "utils"];
 /// What each room must not name, with the reason that the plan of the house gives.
-const WALLS: [(&str, &[&str], &str); 10] = [
+const WALLS: [(&str, &[&str], &str); 11] = [
     (
         "src/domain",
         &["async fn", "tokio", "axum", "fred::", "sqlx", "SystemTime", "Instant::", "StatusCode"],
@@ -53,13 +53,18 @@ const WALLS: [(&str, &[&str], &str); 10] = [
     ),
     ("src/workers", &["axum", "fred::", "sqlx", "hyper", "crate::api"], "it knows no HTTP"),
     (
+        "src/hooks",
+        &["fred::", "sqlx", "axum", "crate::redis", "crate::postgres", "crate::actions", "crate::api", "crate::workers"],
+        "it knows no store, and not what its answers mean",
+    ),
+    (
         "src/embedded",
         &["fred::", "sqlx", "axum", "crate::redis", "crate::postgres", "crate::api", "crate::actions"],
         "it only knows programs and folders",
     ),
 ];
 /// Where alone a word may stand.
-const HOMES: [(&str, &[&str], &str); 7] = [
+const HOMES: [(&str, &[&str], &str); 8] = [
     ("fred::", &["src/redis/"], "the Redis client has one room"),
     ("sqlx", &["src/postgres/"], "SQL has one room"),
     ("axum", &["src/api/", "src/ops.rs"], "HTTP has one room, and operations"),
@@ -67,6 +72,11 @@ const HOMES: [(&str, &[&str], &str); 7] = [
     (":{{s", &["src/redis/keys.rs"], "keys are spelled once"),
     (":{{u", &["src/redis/keys.rs"], "keys are spelled once"),
     (":{{g", &["src/redis/keys.rs"], "keys are spelled once"),
+    (
+        "reqwest",
+        &["src/hooks/outside_call.rs", "src/identity/key_source.rs", "src/commands/load/"],
+        "calls to the outside have their doors",
+    ),
     ("env::var", &["src/settings.rs"], "settings are read in one place"),
 ];
 

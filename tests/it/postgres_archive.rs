@@ -137,6 +137,7 @@ async fn nothing_of_a_closed_epoch_gets_in() {
             conversations: vec![conversation_row(&conv, History::All, 1)],
             members: vec![member_row(&conv, "ann", 0)],
             reads: vec![ReadRow { conv: conv.clone(), user: user("ann"), seq: 1, at: 1 }],
+            ..ArchiveBatch::default()
         };
         assert_eq!(db.archive.write_batch(&batch).await.unwrap(), BatchOutcome { stale, ..BatchOutcome::default() });
     }

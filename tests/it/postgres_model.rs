@@ -276,6 +276,7 @@ fn batch_of(source: &Source, entries: &[Entry]) -> ArchiveBatch {
         conversations: entries.iter().map(|e| e.conversation.clone()).collect(),
         members: entries.iter().flat_map(|e| e.members.clone()).collect(),
         reads: entries.iter().filter_map(|e| e.read.clone()).collect(),
+        ..ArchiveBatch::default()
     }
 }
 

@@ -21,6 +21,8 @@ const GOOD: &[&str] = &[
     "--jwt-hs256-secrets=a secret of tests; at least 32 bytes long",
 ];
 
+const HOOK_SECRET: &str = "--webhook-secrets=a secret of tests for webhooks";
+
 fn settings(more: &[&str]) -> Settings {
     Alone::try_parse_from(["seqline"].iter().chain(GOOD).chain(more)).unwrap().settings.tidy()
 }
@@ -32,6 +34,9 @@ fn fault(more: &[&str]) -> Option<String> {
 #[test]
 fn good_settings_pass_without_a_warning() {
     assert_eq!(fault(&[]), None);
+    let hooks = ["--webhook-url=https://host.example/hook?a=b", "--pre-send-hook-url=http://localhost:1", HOOK_SECRET];
+    assert_eq!(fault(&hooks), None);
+    assert_eq!(settings(&hooks).warnings(), Vec::<String>::new());
     assert_eq!(settings(&[]).warnings(), Vec::<String>::new());
 }
 
@@ -57,6 +62,26 @@ fn each_fault_names_its_variable() {
         (&["--allowed-origins=https://a.example,file:///x"], "SEQLINE_ALLOWED_ORIGINS"),
         (&["--listen=127.0.0.1:7000", "--admin-listen=127.0.0.1:7000"], "SEQLINE_ADMIN_LISTEN"),
         (&["--database-connections=0"], "SEQLINE_DATABASE_CONNECTIONS"),
+        (&["--webhook-url=http://host.example/hook", HOOK_SECRET], "SEQLINE_WEBHOOK_URL"),
+        (&["--webhook-url=host.example", HOOK_SECRET], "SEQLINE_WEBHOOK_URL"),
+        (&["--webhook-url=https://host.example/hook"], "SEQLINE_WEBHOOK_SECRETS"),
+        (&["--webhook-secrets=a secret of tests for webhooks,hidden-word"], "SEQLINE_WEBHOOK_SECRETS"),
+        (&["--webhook-secrets=whsec_aGlkZGVuLXdvcmQ="], "SEQLINE_WEBHOOK_SECRETS"),
+        (&["--webhook-secrets=whsec_no base64 hidden-word but long"], "SEQLINE_WEBHOOK_SECRETS"),
+        (&["--webhook-events=message.made"], "SEQLINE_WEBHOOK_EVENTS"),
+        (&["--webhook-events=typing.updated"], "SEQLINE_WEBHOOK_EVENTS"),
+        (&["--webhook-events=resync"], "SEQLINE_WEBHOOK_EVENTS"),
+        (&["--webhook-events=", "--webhook-url=https://host.example/hook", HOOK_SECRET], "SEQLINE_WEBHOOK_EVENTS"),
+        (&["--webhook-timeout-ms=1"], "SEQLINE_WEBHOOK_TIMEOUT_MS"),
+        (&["--webhook-max-age=0"], "SEQLINE_WEBHOOK_MAX_AGE"),
+        (&["--webhook-calls-max=0"], "SEQLINE_WEBHOOK_CALLS_MAX"),
+        (&["--pre-send-hook-url=ftp://host.example", HOOK_SECRET], "SEQLINE_PRE_SEND_HOOK_URL"),
+        (&["--pre-send-hook-url=https://host.example"], "SEQLINE_WEBHOOK_SECRETS"),
+        (
+            &["--pre-send-hook-url=https://host.example", HOOK_SECRET, "--pre-send-hook-deadline-ms=5000"],
+            "SEQLINE_PRE_SEND_HOOK_DEADLINE_MS",
+        ),
+        (&["--pre-send-hook-away=perhaps"], "SEQLINE_PRE_SEND_HOOK_AWAY"),
         (&["--shards=0"], "SEQLINE_SHARDS"),
         (&["--partitions=0"], "SEQLINE_PARTITIONS"),
         (&["--partitions=5000"], "SEQLINE_PARTITIONS"),
@@ -104,6 +129,10 @@ fn legal_settings_that_endanger_each_other_are_said() {
     for (flags, word) in [
         (&["--stream-stall-ms=20000"][..], "SEQLINE_STREAM_STALL_MS"),
         (&["--drain-ms=1000"], "SEQLINE_DRAIN_MS"),
+        (
+            &["--pre-send-hook-url=https://host.example", HOOK_SECRET, "--pre-send-hook-deadline-ms=3000"],
+            "SEQLINE_PRE_SEND_HOOK_DEADLINE_MS",
+        ),
         (&["--log-max-age=60"], "SEQLINE_LOG_MAX_AGE"),
         (&["--cool-after=60"], "SEQLINE_COOL_AFTER"),
         (&["--window-messages=10"], "SEQLINE_WINDOW_MESSAGES"),

@@ -3,6 +3,7 @@
 //! - [`servers`]: a Redis (single or Cluster) of a test's own, a database of its own on the one Postgres that a test process starts.
 //! - [`fleet`]: gateways and workers in this process; [`processes`]: the same as processes, to kill and to halt.
 //! - [`user`], [`client`], [`stream`], [`frames`]: tokens, requests, event streams. They know the contract and nothing of the code.
+//! - [`host_application`]: a server that is told and asked, and answers as a test wants it to.
 //! - [`wait`]: wait for a condition, never for a time.
 //!
 //! Everything is torn down when it is dropped, also by a panic, and by the kernel's help when the test process is killed.
@@ -11,6 +12,7 @@
 pub mod client;
 pub mod fleet;
 pub mod frames;
+pub mod host_application;
 pub mod log_writer;
 pub mod lone_gateway;
 pub mod processes;
@@ -22,6 +24,7 @@ pub mod wait;
 
 pub use client::{Answer, Client};
 pub use fleet::{Fleet, PATIENCE};
+pub use host_application::{Call, HostApplication, Reply};
 pub use processes::{Process, ProcessFleet};
 pub use servers::{PrivateRedis, RedisKind, TestDatabase};
 pub use stores::StorePair;
