@@ -273,11 +273,13 @@ table! {
     gauge ASIDE_ENTRIES = "seqline_aside_entries" {};
     /// Outbox entries that somebody removed before they were archived; any is an alarm
     counter OUTBOX_ENTRIES_LOST = "seqline_outbox_entries_lost_total" {};
+    /// Seconds for which the oldest archived message that cannot be found yet has waited, as this process saw it last
+    gauge SEARCH_LAG_SECONDS = "seqline_search_lag_seconds" {};
     /// Partitions of users that dispatch could not reach and delivers to apart from the others, over owned shards
     gauge PARTITIONS_LAGGING = "seqline_partitions_lagging" {};
     /// Rounds of a worker that failed, by worker
     counter WORKER_ERRORS = "seqline_worker_errors_total" {
-        worker: ["own_shards", "dispatch_events", "archive_messages", "retry_aside", "tend_shards", "cool_conversations", "send_webhooks"]
+        worker: ["own_shards", "dispatch_events", "archive_messages", "retry_aside", "tend_shards", "index_messages", "cool_conversations", "send_webhooks"]
     };
 
     // The host application.

@@ -19,6 +19,7 @@ pub mod read_conversation;
 pub mod read_events;
 pub mod read_messages;
 pub mod read_profiles;
+pub mod search_messages;
 pub mod send_lanes;
 pub mod send_message;
 pub mod set_profile;

@@ -27,6 +27,7 @@ pub mod paging;
 pub mod path;
 pub mod respond;
 pub mod router;
+pub mod search;
 pub mod strict_json;
 pub mod typing;
 pub mod users;

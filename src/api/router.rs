@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::respond::{Code, Problem};
-use super::users;
+use super::{search, users};
 use super::{AppState, conversations, event_ack, event_poll, event_stream, event_ticket, layers, members, messages, openapi, typing};
 
 /// All routes, without state and layers.
@@ -25,6 +25,7 @@ fn rows() -> OpenApiRouter<AppState> {
         .routes(routes!(members::get_members))
         .routes(routes!(members::put_member, members::delete_member))
         .routes(routes!(conversations::get_unread))
+        .routes(routes!(search::get_search))
         // Messages.
         .routes(routes!(messages::send, messages::get_messages))
         .routes(routes!(messages::get_message))

@@ -9,6 +9,7 @@ pub mod message;
 pub mod operations;
 pub mod problem;
 pub mod profile;
+pub mod search;
 pub mod stream;
 pub mod timestamp;
 pub mod typing;

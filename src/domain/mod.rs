@@ -12,3 +12,4 @@ pub mod position;
 pub mod profile;
 pub mod read_mark;
 pub mod refusal;
+pub mod search_terms;

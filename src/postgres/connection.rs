@@ -79,6 +79,8 @@ impl Archive {
             ("lock_timeout", LOCK_MS_MAX),
             ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION_MS_MAX),
         ]);
+        // Compiling a plan takes longer than any statement here runs.
+        let options = options.options([("jit", "off")]);
         let pool = PgPoolOptions::new()
             .max_connections(connections.max(1))
             .acquire_timeout(Duration::from_millis(ACQUIRE_MS_MAX))

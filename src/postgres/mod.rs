@@ -12,6 +12,8 @@ pub mod leases;
 pub mod living_leases;
 pub mod messages;
 pub mod profiles;
+pub mod search;
+pub mod search_queue;
 pub mod server_facts;
 pub mod views;
 pub mod webhooks;

@@ -6,6 +6,7 @@
 //! | [`tend_shards`] | opens epochs, measures backlogs | owned shards |
 //! | [`dispatch_events`] | outbox → users' logs → gateways | each owned shard by itself |
 //! | [`archive_messages`] | outbox → Postgres, trims behind it, tries again what stands aside | owned shards together |
+//! | [`index_messages`] | works out what archived messages are found by | whoever comes first |
 //! | [`cool_conversations`] | takes idle conversations out of Redis | owned shards |
 //! | [`send_webhooks`] | Postgres → the host application | conversations that it claims, whatever their shard |
 //!
@@ -16,6 +17,7 @@ pub mod archive_messages;
 pub mod cool_conversations;
 pub mod dispatch_events;
 pub mod expand_entry;
+pub mod index_messages;
 mod lagging;
 pub mod news;
 pub mod own_shards;
@@ -42,6 +44,7 @@ pub use cool_conversations::cool_all;
 use archive_messages::{ArchiveMessages, RetryAside};
 use cool_conversations::CoolConversations;
 use dispatch_events::DispatchShards;
+use index_messages::IndexMessages;
 use news::News;
 use own_shards::OwnShards;
 use recipients::Recipients;
@@ -108,6 +111,7 @@ pub fn start_workers(stores: Arc<Stores>, stop: CancellationToken) -> JoinSet<()
             let (stores, stop) = (Arc::clone(&stores), stop.clone());
             working.spawn(async move { repeat(SendWebhooks::new(stores), stop).await.finish().await });
         }
+        working.spawn(end(repeat(IndexMessages::new(Arc::clone(&stores)), stop.clone())));
         working.spawn(end(repeat(CoolConversations::new(stores, owned, worker), stop.clone())));
         // Leases are held until the last of the others has ended: what is under way should not meet the next owner.
         let released = CancellationToken::new();

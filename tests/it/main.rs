@@ -44,6 +44,7 @@ mod redis_link;
 mod redis_link_faults;
 mod resume;
 mod scene;
+mod search;
 mod sends;
 mod settings;
 mod shard_leases;

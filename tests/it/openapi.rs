@@ -20,6 +20,7 @@ const PROMISED: &[(&str, &str)] = &[
     ("put", "/v1/conversations/{id}/members/{user_id}"),
     ("delete", "/v1/conversations/{id}/members/{user_id}"),
     ("get", "/v1/unread"),
+    ("get", "/v1/search"),
     ("post", "/v1/conversations/{id}/messages"),
     ("get", "/v1/conversations/{id}/messages"),
     ("get", "/v1/conversations/{id}/messages/{seq}"),
