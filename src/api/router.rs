@@ -13,8 +13,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::respond::{Code, Problem};
-use super::{search, users};
 use super::{AppState, conversations, event_ack, event_poll, event_stream, event_ticket, layers, members, messages, openapi, typing};
+use super::{search, users};
 
 /// All routes, without state and layers.
 fn rows() -> OpenApiRouter<AppState> {
