@@ -176,7 +176,7 @@ async fn search(connection: &mut PgConnection, mut lines: Vec<Line>, limit: usiz
             lines.clear();
             continue;
         }
-        lines.sort_by(|a, b| b.before.cmp(&a.before));
+        lines.sort_by_key(|line| std::cmp::Reverse(line.before));
         walked += walk(connection, &mut lines, &mut found).await?;
     }
     Ok(found.into_iter().rev().collect())

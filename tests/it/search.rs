@@ -230,8 +230,8 @@ async fn pages_are_what_reading_everything_would_give() {
         let messages: Vec<Message> = (1..=EACH)
             .map(|seq| {
                 let dice = seq * 7_919 + n as u64 * 104_729;
-                let rare = if dice % 397 == 0 { "鲸鱼 zebra" } else { "" };
-                let half = if dice % 2 == 0 { "天气" } else { "common" };
+                let rare = if dice.is_multiple_of(397) { "鲸鱼 zebra" } else { "" };
+                let half = if dice.is_multiple_of(2) { "天气" } else { "common" };
                 let aged = if seq < 300 { "aged" } else { "" };
                 // Times that many share, and that do not always rise with the number.
                 let created_at = 1_764_500_000_000 + i64::try_from((seq / 3 * 10).saturating_sub(dice % 11)).unwrap() * [1, 5, 1, 1][n];
