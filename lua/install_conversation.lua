@@ -1,6 +1,6 @@
 -- Brings a conversation into Redis, still closed.
 -- KEYS: 1 shard info (hash), 2 warm (sorted set), 3 head (hash), 4 members (hash), 5 marks (hash), 6 window (hash), 7 revs (sorted set),
---       8 uncounted (sorted set), 9 keys0 (hash), 10 keys1 (hash), 11 left (list).
+--       8 uncounted (sorted set), 9 keys0 (hash), 10 keys1 (hash), 11 left (list), 12 amended (sorted set).
 -- ARGV: 1 epoch, 2 now (ms), 3 conversation; then five lists, each its length and its items: head fields (name, value), members (user,
 --       record), marks (user, mark), messages (seq, rev, window value), uncounted seqs.
 -- RETURNS: installed | present | stale_epoch.
@@ -10,7 +10,7 @@ local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid', 'state')
 local live = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 if shard[1] ~= ARGV[1] or shard[2] ~= live or shard[3] ~= 'open' then return {'stale_epoch'} end
 if redis.call('HGET', KEYS[3], 'lease_epoch') == ARGV[1] then return {'present'} end
-for k = 3, 11 do redis.call('UNLINK', KEYS[k]) end
+for k = 3, 12 do redis.call('UNLINK', KEYS[k]) end
 local at = 4
 local function each(width, act)
   local count = tonumber(ARGV[at])

@@ -101,6 +101,12 @@ pub struct Settings {
     /// Count up to which unread messages are counted exactly
     #[arg(long, env = "SEQLINE_UNREAD_MAX", default_value_t = 1_000, value_name = "N")]
     pub unread_max: u64,
+    /// Seconds for which the sender may take a message back; 0 is never
+    #[arg(long, env = "SEQLINE_RECALL_WINDOW", default_value_t = 86_400, value_name = "SECONDS")]
+    pub recall_window: u64,
+    /// Seconds for which the sender may edit a message; always when absent
+    #[arg(long, env = "SEQLINE_EDIT_WINDOW", value_name = "SECONDS")]
+    pub edit_window: Option<u64>,
     /// Members up to which read.advanced of others is kept in logs
     #[arg(long, env = "SEQLINE_READ_EVENTS_MEMBERS_MAX", default_value_t = 10, value_name = "N")]
     pub read_events_members_max: u64,

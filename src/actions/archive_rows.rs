@@ -1,9 +1,10 @@
 //! What an outbox entry becomes in the archive.
 
 use crate::domain::conversation::History;
+use crate::domain::event::EventType;
 use crate::domain::ids::{ShardId, UserId};
 use crate::domain::membership::Role;
-use crate::postgres::{ArchiveBatch, ConversationFacts, ConversationRow, MemberRow, ReadRow};
+use crate::postgres::{ArchiveBatch, ConversationFacts, ConversationRow, MemberRow, ReadRow, VersionRow};
 use crate::redis::outbox::OutboxEntry;
 use crate::redis::stored_form::{StoredConversation, Unreadable, parse_message_json};
 
@@ -34,12 +35,23 @@ pub fn rows_of(shard: ShardId, entry: &OutboxEntry) -> Result<ArchiveBatch, Unre
             rows.reads.push(ReadRow { conv: conversation.clone(), user: user(&member.u)?, seq: member.seq, at: member.at });
         }
     }
+    if let (Some(before), Some(seq)) = (&entry.change.before, seq) {
+        rows.versions.push(VersionRow {
+            conv: conversation.clone(),
+            seq,
+            rev: before.rev,
+            at: before.at,
+            body: before.b.clone(),
+            media: before.m.clone(),
+        });
+    }
     if let Some((reader, seq, at)) = &entry.change.read {
         rows.reads.push(ReadRow { conv: conversation.clone(), user: user(reader)?, seq: *seq, at: *at });
     }
     let facts = entry.change.conversation.as_ref().map(facts_of).transpose()?;
-    // A watermark or a mark to read again is no activity of the conversation.
-    let active = seq.is_some() || facts.is_some() || !rows.members.is_empty();
+    // A watermark, an edit or a mark to read again is no activity of the conversation.
+    let made = entry.change.events.is_empty() || entry.change.events.iter().any(|e| e.t == EventType::MessageCreated.code());
+    let active = (seq.is_some() && made) || facts.is_some() || !rows.members.is_empty();
     rows.conversations.push(ConversationRow {
         id: conversation.clone(),
         shard,

@@ -174,21 +174,8 @@ fn tell(
     without_message: &[UserId],
 ) {
     let message = Message {
-        id: Uuid::now_v7(),
-        conversation: hot.head.conversation.id.clone(),
-        seq: 0,
-        rev: 0,
-        sender: actor.clone(),
-        client_id: None,
-        kind: MessageKind::System,
-        body: String::new(),
         data: Some(data.clone()),
-        client_sent_at: None,
-        created_at: now,
-        edited_at: None,
-        deleted_at: None,
-        deleted_by: None,
-        fingerprint: None,
+        ..Message::unplaced(Uuid::now_v7(), hot.head.conversation.id.clone(), actor.clone(), MessageKind::System, now)
     };
     step.message_json = Some(StoredMessage::of(&message).to_json());
     let to = match without_message {

@@ -7,6 +7,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::Stores;
 use super::name_conversations::{conversations_naming, name_conversations};
 use super::read_conversation::{hot, view_of_hot, views_of_cold};
+use super::show_messages::show_last_messages;
 use crate::domain::conversation::ConversationView;
 use crate::domain::ids::{ConversationId, UserId};
 use crate::domain::position::Position;
@@ -76,11 +77,13 @@ pub async fn list_conversations(
             }
             after = Some(entry);
             if items.len() == limit {
+                show_last_messages(stores, user, &mut items).await?;
                 name_conversations(stores, &mut items).await;
                 return Ok(ListPage { items, next: after, events_head });
             }
         }
         if at_end {
+            show_last_messages(stores, user, &mut items).await?;
             name_conversations(stores, &mut items).await;
             return Ok(ListPage { items, next: None, events_head });
         }

@@ -135,7 +135,7 @@ async fn make(
         events: vec![StoredEvent::new(EventType::ConversationCreated, Audience::All, None)],
         conversation: Some(facts),
         members: founders.iter().map(stored).collect(),
-        read: None,
+        ..Change::default()
     };
     let acts = founders.iter().map(|(user, role)| MemberAct::Join(user.clone(), *role)).collect();
     let step = Step { message_json: None, change, fields, acts };

@@ -2,8 +2,10 @@
 
 use super::Stores;
 use super::open_epoch::open_shard;
+use super::show_messages::show_last_messages;
 use crate::domain::conversation::{ConversationView, Names};
 use crate::domain::ids::{ConversationId, UserId};
+use crate::domain::quote::ShownMessage;
 use crate::domain::read_mark::unread;
 use crate::domain::refusal::Refusal;
 use crate::redis::read_conversation::{ConversationRead, HotConversation, read_conversation};
@@ -13,10 +15,12 @@ use crate::redis::read_conversation::{ConversationRead, HotConversation, read_co
 /// # Errors
 /// [`Refusal::NotFound`] for who is no member, [`Refusal::Dissolved`] for who was one of a group that has ended.
 pub async fn view(stores: &Stores, user: &UserId, id: &ConversationId) -> Result<ConversationView, Refusal> {
-    if let Some(hot) = hot(stores, user, id).await? {
-        return view_of_hot(stores, user, *hot);
-    }
-    views_of_cold(stores, user, std::slice::from_ref(id)).await?.pop().ok_or(Refusal::NotFound)
+    let mut view = match hot(stores, user, id).await? {
+        Some(hot) => view_of_hot(stores, user, *hot)?,
+        None => views_of_cold(stores, user, std::slice::from_ref(id)).await?.pop().ok_or(Refusal::NotFound)?,
+    };
+    show_last_messages(stores, user, std::slice::from_mut(&mut view)).await?;
+    Ok(view)
 }
 
 /// Reads a conversation's live state; `None` when it is cold.
@@ -66,8 +70,12 @@ pub fn view_of_hot(stores: &Stores, user: &UserId, hot: HotConversation) -> Resu
         unread: unread(conversation.head_seq, read_seq, hot.uncounted, &conversation.voids, stores.settings.unread_max),
         read_seq,
         read_at: (read_at > 0).then_some(read_at),
-        last_message: hot.last_message.filter(|m| m.seq >= lowest),
         names: Names::default(),
+        last_message: hot.last_message.filter(|m| m.seq >= lowest).map(|message| ShownMessage {
+            message,
+            quote: None,
+            reader: Some(user.clone()),
+        }),
         conversation,
         me,
     })

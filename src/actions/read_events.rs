@@ -7,11 +7,13 @@ use super::Stores;
 use super::name_conversations::name_conversation;
 use super::read_conversation::view;
 use super::read_messages::{Visible, messages_for};
+use super::show_messages::{quote_in, quotes};
 use crate::domain::conversation::ConversationView;
 use crate::domain::event::{EventType, Pointer};
 use crate::domain::ids::{ConversationId, Seq, UserId};
 use crate::domain::message::Message;
 use crate::domain::position::EntryId;
+use crate::domain::quote::ShownMessage;
 use crate::domain::refusal::Refusal;
 use crate::redis::event_log::LogEntry;
 
@@ -32,7 +34,9 @@ pub enum Body {
     /// Nothing that the user may see (any more); the place moves on.
     Passed,
     /// A message as it is now.
-    Message(Box<Message>),
+    Message(Box<ShownMessage>),
+    /// The reactions of a message as it is now.
+    Reactions(Box<Message>),
     /// A conversation as the user sees it now.
     Conversation(Box<ConversationView>),
     /// The pointer's own facts, one JSON object.
@@ -44,7 +48,7 @@ pub enum Body {
 /// What has to be known about one conversation to show its events.
 enum Seen {
     NotMember,
-    Member(HashMap<Seq, Message>),
+    Member(HashMap<Seq, ShownMessage>),
 }
 
 /// Reads what these entries point to. Unreadable entries are left out.
@@ -57,7 +61,7 @@ pub async fn read_events(stores: &Stores, user: &UserId, entries: Vec<LogEntry>)
         entries.into_iter().filter_map(|entry| entry.pointer.map(|pointer| (entry.id, pointer))).collect();
     for (_, pointer) in pointers.iter().filter(|(_, pointer)| !needs_no_look(user, pointer)) {
         let seqs = wanted.entry(pointer.conversation.clone()).or_default();
-        if shows_message(pointer.kind) && !seqs.contains(&pointer.seq) {
+        if looks_at_message(pointer) && !seqs.contains(&pointer.seq) {
             seqs.push(pointer.seq);
         }
     }
@@ -78,7 +82,13 @@ async fn see(stores: &Stores, user: &UserId, conversation: &ConversationId, seqs
     // Membership is asked of a message that cannot be when there is none to read.
     let asked: &[Seq] = if seqs.is_empty() { &[0] } else { seqs };
     Ok(match messages_for(stores, user, conversation, asked).await {
-        Ok(Visible::Messages(messages)) => Seen::Member(messages.into_iter().map(|message| (message.seq, message)).collect()),
+        Ok(Visible::Messages(messages)) => {
+            let quotes = quotes(stores, user, conversation, &messages).await?;
+            let shown = messages
+                .into_iter()
+                .map(|message| (message.seq, ShownMessage { quote: quote_in(&quotes, &message), reader: None, message }));
+            Seen::Member(shown.collect())
+        }
         Ok(Visible::NotMember) | Err(Refusal::NotFound | Refusal::Dissolved) => Seen::NotMember,
         Err(refusal) => return Err(refusal),
     })
@@ -93,7 +103,10 @@ async fn body_of(stores: &Stores, user: &UserId, pointer: &Pointer, seen: &HashM
         return Ok(facts());
     }
     let Some(Seen::Member(messages)) = seen.get(&pointer.conversation) else { return Ok(Body::Passed) };
-    if shows_message(pointer.kind) {
+    if pointer.kind == EventType::ReactionChanged && pointer.data.is_none() {
+        return Ok(messages.get(&pointer.seq).map_or(Body::Passed, |shown| Body::Reactions(Box::new(shown.message.clone()))));
+    }
+    if looks_at_message(pointer) {
         // None on this seq: a void, or before one's joining.
         return Ok(messages.get(&pointer.seq).map_or(Body::Passed, |message| Body::Message(Box::new(message.clone()))));
     }
@@ -107,8 +120,12 @@ async fn body_of(stores: &Stores, user: &UserId, pointer: &Pointer, seen: &HashM
     Ok(facts())
 }
 
-fn shows_message(kind: EventType) -> bool {
-    matches!(kind, EventType::MessageCreated | EventType::MessageEdited | EventType::MessageDeleted | EventType::MessageResequenced)
+fn looks_at_message(pointer: &Pointer) -> bool {
+    match pointer.kind {
+        EventType::MessageCreated | EventType::MessageEdited | EventType::MessageDeleted | EventType::MessageResequenced => true,
+        EventType::ReactionChanged => pointer.data.is_none(),
+        _ => false,
+    }
 }
 
 /// Whether an event is shown whatever has become of the membership: one's own leaving, which is the last that one sees; a resync; and

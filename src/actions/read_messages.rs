@@ -200,10 +200,10 @@ struct Slice {
 
 async fn down(stores: &Stores, user: &UserId, id: &ConversationId, before: Seq, limit: usize) -> Result<Slice, Refusal> {
     let from = before.saturating_sub(1).min(crate::domain::ids::INTEGER_MAX);
-    let (conversation, member, mut messages, floor) = match read(stores, user, id, &Which::Down(from), limit + 1).await? {
+    let (conversation, member, mut messages, floor, amended) = match read(stores, user, id, &Which::Down(from), limit + 1).await? {
         Some(hot) => {
             let member = hot.member.ok_or(Refusal::NotFound)?;
-            (hot.head.conversation, member, hot.messages, hot.head.floor)
+            (hot.head.conversation, member, hot.messages, hot.head.floor, hot.amended)
         }
         None => cold(stores, user, id).await?,
     };
@@ -214,6 +214,7 @@ async fn down(stores: &Stores, user: &UserId, id: &ConversationId, before: Seq, 
     if messages.len() < wanted && floor > lowest {
         let rest = u64::try_from(wanted - messages.len()).unwrap_or(0);
         let mut older = stores.archive.messages_before(id, floor.min(from.saturating_add(1)), lowest, rest).await?;
+        amend(&mut older, amended);
         older.append(&mut messages);
         messages = older;
     }
@@ -224,10 +225,10 @@ async fn down(stores: &Stores, user: &UserId, id: &ConversationId, before: Seq, 
 
 async fn up(stores: &Stores, user: &UserId, id: &ConversationId, from: Seq, limit: usize) -> Result<Slice, Refusal> {
     let from = from.min(crate::domain::ids::INTEGER_MAX);
-    let (conversation, member, recent, floor) = match read(stores, user, id, &Which::Up(from), limit + 1).await? {
+    let (conversation, member, recent, floor, amended) = match read(stores, user, id, &Which::Up(from), limit + 1).await? {
         Some(hot) => {
             let member = hot.member.ok_or(Refusal::NotFound)?;
-            (hot.head.conversation, member, hot.messages, hot.head.floor)
+            (hot.head.conversation, member, hot.messages, hot.head.floor, hot.amended)
         }
         None => cold(stores, user, id).await?,
     };
@@ -241,6 +242,7 @@ async fn up(stores: &Stores, user: &UserId, id: &ConversationId, from: Seq, limi
     if start < floor {
         let highest = floor.saturating_sub(1).min(conversation.head_seq);
         messages = stores.archive.messages_after(id, start - 1, highest, u64::try_from(limit + 1).unwrap_or(u64::MAX)).await?;
+        amend(&mut messages, amended);
     }
     messages.extend(recent.into_iter().filter(|m| m.seq >= lowest));
     let more = messages.len() > limit;
@@ -249,10 +251,23 @@ async fn up(stores: &Stores, user: &UserId, id: &ConversationId, from: Seq, limi
 }
 
 /// A cold conversation is a window that begins above its head.
-async fn cold(stores: &Stores, user: &UserId, id: &ConversationId) -> Result<(Conversation, Member, Vec<Message>, Seq), Refusal> {
+async fn cold(
+    stores: &Stores,
+    user: &UserId,
+    id: &ConversationId,
+) -> Result<(Conversation, Member, Vec<Message>, Seq, Vec<Message>), Refusal> {
     let (conversation, member) = stores.archive.membership(id, user).await?.ok_or(Refusal::NotFound)?;
     let floor = conversation.head_seq.saturating_add(1);
-    Ok((conversation, member, Vec::new(), floor))
+    Ok((conversation, member, Vec::new(), floor, Vec::new()))
+}
+
+/// Puts changes that the archive may not have yet in the place of what it had.
+fn amend(archived: &mut [Message], amended: Vec<Message>) {
+    for newer in amended {
+        if let Some(older) = archived.iter_mut().find(|m| m.seq == newer.seq && m.rev < newer.rev) {
+            *older = newer;
+        }
+    }
 }
 
 /// Reads the window; `None` when the conversation is cold.
@@ -264,7 +279,7 @@ async fn read(
     limit: usize,
 ) -> Result<Option<Box<HotMessages>>, Refusal> {
     for _ in 0..2 {
-        match read_messages(&stores.link, &stores.keys, id, user, which, limit).await? {
+        match read_messages(&stores.link, &stores.keys, id, Some(user), which, limit).await? {
             MessagesRead::Here(hot) => return Ok(Some(hot)),
             MessagesRead::Cold => return Ok(None),
             MessagesRead::StaleEpoch => {

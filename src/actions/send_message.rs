@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::Stores;
 use super::ask_hook::{is_asked, may_send};
 use super::clear_obstacle::{Obstacle, Tries};
+use super::read_messages::{Visible, messages_for};
 use super::warm_conversation::extend_lease;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ClientKey, ConversationId, Kind, Millis, UserId};
@@ -72,9 +73,11 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
     let until = tries.until();
     let now = stores.clock.now();
     let fresh = fresh_message(&request, now);
-    let refused = refusal_of(&request);
-    // The host application is asked between two steps: the first finds out that nothing else stands against the message, and writes nothing.
-    let host_asked = refused.is_none() && is_asked(stores, request.service);
+    let mut refused = refusal_of(&request);
+    // What has to be looked up or asked before the message may stand comes between two steps: the first finds out that nothing else stands
+    // against the message, and writes nothing.
+    let links = request.content.as_ref().is_ok_and(|draft| draft.reply_to.is_some());
+    let mut unchecked = refused.is_none() && (links || is_asked(stores, request.service));
     let mut send = Send {
         conversation: request.conversation.clone(),
         sender: request.sender.clone(),
@@ -83,7 +86,7 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
         archive_asked: false,
         message_json: StoredMessage::of(&fresh).to_json(),
         pair: request.peer.as_ref().map(|peer| pair(&request.sender, peer, now)).transpose()?,
-        refuse: refused.is_some() || host_asked,
+        refuse: refused.is_some() || unchecked,
     };
     let (id, user) = (&request.conversation, &request.sender);
     loop {
@@ -116,10 +119,13 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
             Ok(Sent::NotMember | Sent::Unmade) => return Err(Refusal::NotFound),
             Ok(Sent::Dissolved) => return Err(Refusal::Dissolved),
             Ok(Sent::Refused) => {
-                if let Some(refusal) = refused {
-                    return Err(refusal);
+                if !std::mem::take(&mut unchecked) {
+                    return Err(refused.take().unwrap_or(Refusal::Unavailable("the message cannot be sent")));
                 }
-                if let Ok(draft) = &request.content {
+                check_links(stores, &request).await?;
+                if let Ok(draft) = &request.content
+                    && is_asked(stores, request.service)
+                {
                     may_send(stores, user, id, draft, until).await?;
                 }
                 send.refuse = false;
@@ -157,21 +163,20 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
 fn fresh_message(request: &SendRequest, now: Millis) -> Message {
     let draft = request.content.as_ref().ok();
     Message {
-        id: Uuid::now_v7(),
-        conversation: request.conversation.clone(),
-        seq: 0,
-        rev: 0,
-        sender: request.sender.clone(),
         client_id: Some(request.client_id.clone()),
-        kind: draft.map_or(MessageKind::Text, |d| d.kind),
         body: draft.map(|d| d.body.clone()).unwrap_or_default(),
-        data: None,
+        reply_to: draft.and_then(|d| d.reply_to),
+        share: draft.and_then(|d| d.share.clone()),
+        mentions: draft.map(|d| d.mentions.clone()).unwrap_or_default(),
         client_sent_at: draft.and_then(|d| d.client_sent_at),
-        created_at: now,
-        edited_at: None,
-        deleted_at: None,
-        deleted_by: None,
         fingerprint: draft.map(Draft::fingerprint),
+        ..Message::unplaced(
+            Uuid::now_v7(),
+            request.conversation.clone(),
+            request.sender.clone(),
+            draft.map_or(MessageKind::Text, |d| d.kind),
+            now,
+        )
     }
 }
 
@@ -181,6 +186,19 @@ fn refusal_of(request: &SendRequest) -> Option<Refusal> {
         return Some(Refusal::Invalid(error.clone()));
     }
     (request.conversation.kind() == Kind::System && !request.service).then_some(Refusal::ReadOnly)
+}
+
+/// Proves what a message points to.
+async fn check_links(stores: &Stores, request: &SendRequest) -> Result<(), Refusal> {
+    let Some(seq) = request.content.as_ref().ok().and_then(|draft| draft.reply_to) else { return Ok(()) };
+    let answered = match messages_for(stores, &request.sender, &request.conversation, &[seq]).await? {
+        Visible::Messages(found) => found.into_iter().next(),
+        Visible::NotMember => return Err(Refusal::NotFound),
+    };
+    match answered {
+        Some(message) if message.deleted_at.is_none() && message.kind != MessageKind::System => Ok(()),
+        _ => Err(FieldError::new("reply_to", "must be the seq of a message that can be answered: not deleted, not of the timeline").into()),
+    }
 }
 
 /// What is stored when this send is the first of its pair.
@@ -204,7 +222,7 @@ fn pair(sender: &UserId, peer: &UserId, now: Millis) -> Result<Pair, Refusal> {
             dissolved: false,
         }),
         members: vec![founder(low), founder(high)],
-        read: None,
+        ..Change::default()
     };
     Ok(Pair {
         low: low.clone(),

@@ -17,10 +17,14 @@ use crate::actions::mark_read;
 use crate::actions::read_conversation::view;
 use crate::actions::read_messages::{self, Place};
 use crate::actions::send_message::{self, Ack, SendOutcome, SendRequest};
+use crate::actions::show_messages::{show_message, show_messages};
 use crate::contract::conversation::{MarkRead, ReadPosition};
-use crate::contract::message::{ChangesPage, KeyState, Message, MessagePage, MessageState, MessagesAnswer, SendMessage};
+use crate::contract::message::{ChangesPage, KeyState, Message, MessagePage, MessageState, MessagesAnswer};
+use crate::contract::new_message::SendMessage;
 use crate::contract::timestamp::Timestamp;
 use crate::domain::ids::{ClientKey, ConversationId, Kind};
+use crate::domain::message::Message as DomainMessage;
+use crate::domain::quote::{Quote, ShownMessage};
 use crate::domain::refusal::{FieldError, Refusal};
 use crate::identity::Caller;
 use crate::metrics;
@@ -70,12 +74,24 @@ pub async fn send(
         (true, true) => StatusCode::OK,
         (false, true) => StatusCode::CREATED,
     };
-    let mut answer = json(status, &Message::from(&outcome.message));
+    let shown = show_sent(&state, &caller, outcome.message).await;
+    let mut answer = json(status, &Message::from(&shown));
     answer.headers_mut().insert(ACK_HEADER, HeaderValue::from_static(ack_word(outcome.reached)));
     if outcome.replayed {
         answer.headers_mut().insert(REPLAYED_HEADER, HeaderValue::from_static("true"));
     }
     Ok(answer)
+}
+
+/// One's own message as an answer. It stands, whatever becomes of the look at what it answers, and who left since still learns of it.
+async fn show_sent(state: &AppState, caller: &Caller, message: DomainMessage) -> ShownMessage {
+    match show_message(&state.stores, &caller.user, message.clone()).await {
+        Ok(shown) => shown,
+        Err(_) => {
+            let quote = message.reply_to.map(|seq| Quote::Hidden { seq });
+            ShownMessage { quote, reader: Some(caller.user.clone()), message }
+        }
+    }
 }
 
 fn outcome_label(outcome: &Result<SendOutcome, Refusal>) -> &'static str {
@@ -148,7 +164,7 @@ pub async fn get_messages(
     if let Some(since) = since {
         let changes = read_messages::changes(&state.stores, &caller.user, &id, since, limit).await?;
         return Ok(ok(&MessagesAnswer::Changes(ChangesPage {
-            items: changes.messages.iter().map(Message::from).collect(),
+            items: show_messages(&state.stores, &caller.user, &id, changes.messages).await?.iter().map(Message::from).collect(),
             next_rev: changes.next_rev,
             has_more: changes.has_more,
             head_seq: changes.head_seq,
@@ -157,7 +173,7 @@ pub async fn get_messages(
     }
     let page = read_messages::page(&state.stores, &caller.user, &id, place.unwrap_or(Place::Latest), limit).await?;
     Ok(ok(&MessagesAnswer::Page(MessagePage {
-        items: page.messages.iter().map(Message::from).collect(),
+        items: show_messages(&state.stores, &caller.user, &id, page.messages).await?.iter().map(Message::from).collect(),
         has_more_before: page.has_more_before,
         has_more_after: page.has_more_after,
         head_seq: page.head_seq,
@@ -175,7 +191,8 @@ pub async fn get_message(
     ConversationPath(id): ConversationPath,
     SeqPath(seq): SeqPath,
 ) -> Result<Response, Problem> {
-    Ok(ok(&Message::from(&read_messages::message(&state.stores, &caller.user, &id, seq).await?)))
+    let message = read_messages::message(&state.stores, &caller.user, &id, seq).await?;
+    Ok(ok(&Message::from(&show_message(&state.stores, &caller.user, message).await?)))
 }
 
 /// What became of one's own send.
@@ -196,10 +213,14 @@ pub async fn get_by_client_id(
             return Err(fault.of("client_id").into());
         }
     };
-    let state = find_message(&state.stores, &caller.user, &id, &key).await?;
-    Ok(ok(&match state {
-        SendState::Accepted(message) => KeyState { state: MessageState::Accepted, message: Some(Message::from(&*message)) },
-        SendState::Archived(message) => KeyState { state: MessageState::Archived, message: Some(Message::from(&*message)) },
+    let found = find_message(&state.stores, &caller.user, &id, &key).await?;
+    Ok(ok(&match found {
+        SendState::Accepted(message) => {
+            KeyState { state: MessageState::Accepted, message: Some(Message::from(&show_sent(&state, &caller, *message).await)) }
+        }
+        SendState::Archived(message) => {
+            KeyState { state: MessageState::Archived, message: Some(Message::from(&show_sent(&state, &caller, *message).await)) }
+        }
         SendState::Unknown => KeyState { state: MessageState::Unknown, message: None },
     }))
 }

@@ -21,6 +21,7 @@ pub mod event_ticket;
 pub mod layers;
 pub mod listener;
 pub mod members;
+pub mod message_changes;
 pub mod messages;
 pub mod openapi;
 pub mod paging;

@@ -6,7 +6,8 @@ use axum::http::request::Parts;
 use super::AppState;
 use super::respond::Problem;
 use crate::domain::ids::{ConversationId, INTEGER_MAX, Seq, UserId};
-use crate::domain::refusal::FieldError;
+use crate::domain::reaction::Emoji;
+use crate::domain::refusal::{FieldError, FieldFault};
 
 /// The conversation at `{id}`.
 #[derive(Clone, Debug)]
@@ -19,6 +20,10 @@ pub struct SeqPath(pub Seq);
 /// The user at `{user_id}`, or what is wrong with it: told only to those who may know that the conversation exists.
 #[derive(Clone, Debug)]
 pub struct UserPath(pub Result<UserId, FieldError>);
+
+/// The emoji at `{emoji}`, or what is wrong with it: told only to those who may know that the conversation exists.
+#[derive(Clone, Debug)]
+pub struct EmojiPath(pub Result<Emoji, FieldFault>);
 
 /// The text at `{client_id}`.
 #[derive(Clone, Debug)]
@@ -56,6 +61,14 @@ impl FromRequestParts<AppState> for UserPath {
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
         let text = param(parts, state, "user_id").await?;
         Ok(Self(UserId::parse(&text).map_err(|fault| fault.of("user_id"))))
+    }
+}
+
+impl FromRequestParts<AppState> for EmojiPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+        Ok(Self(Emoji::parse(&param(parts, state, "emoji").await?)))
     }
 }
 

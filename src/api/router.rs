@@ -13,8 +13,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::respond::{Code, Problem};
-use super::{AppState, conversations, event_ack, event_poll, event_stream, event_ticket, layers, members, messages, openapi, typing};
-use super::{search, users};
+use super::{
+    AppState, conversations, event_ack, event_poll, event_stream, event_ticket, layers, members, message_changes, messages, openapi,
+    search, typing, users,
+};
 
 /// All routes, without state and layers.
 fn rows() -> OpenApiRouter<AppState> {
@@ -28,10 +30,13 @@ fn rows() -> OpenApiRouter<AppState> {
         .routes(routes!(search::get_search))
         // Messages.
         .routes(routes!(messages::send, messages::get_messages))
-        .routes(routes!(messages::get_message))
+        .routes(routes!(messages::get_message, message_changes::patch_message, message_changes::delete_message))
+        .routes(routes!(message_changes::put_reaction, message_changes::delete_reaction))
         .routes(routes!(messages::get_by_client_id))
         .routes(routes!(messages::post_read))
         .routes(routes!(typing::post_typing))
+        // Moderators.
+        .routes(routes!(message_changes::get_versions))
         // Events.
         .routes(routes!(event_stream::get_events))
         .routes(routes!(event_poll::poll_events))

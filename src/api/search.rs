@@ -9,6 +9,7 @@ use super::AppState;
 use super::paging::{Query, bad};
 use super::respond::{Problem, ok};
 use crate::actions::search_messages::{FoundAt, search_messages};
+use crate::actions::show_messages::show_scattered;
 use crate::contract::message::Message;
 use crate::contract::search::SearchPage;
 use crate::domain::ids::{ConversationId, INTEGER_MAX};
@@ -31,7 +32,8 @@ pub async fn get_search(State(state): State<AppState>, caller: Caller, mut query
     let text = SearchText::parse(&q).map_err(|fault| bad("q", fault.fault))?;
     let conversation = conversation.map(|id| ConversationId::parse(&id).ok_or(Refusal::NotFound)).transpose()?;
     let page = search_messages(&state.stores, &caller.user, conversation.as_ref(), &text, after, limit).await?;
-    Ok(ok(&SearchPage { items: page.messages.iter().map(Message::from).collect(), next_cursor: page.next.as_ref().map(write_cursor) }))
+    let items = show_scattered(&state.stores, &caller.user, page.messages).await?.iter().map(Message::from).collect();
+    Ok(ok(&SearchPage { items, next_cursor: page.next.as_ref().map(write_cursor) }))
 }
 
 fn write_cursor(place: &FoundAt) -> String {

@@ -210,7 +210,7 @@ fn join_path(head: &str, rest: &str) -> String {
 mod tests {
     use super::*;
     use crate::contract::conversation::{CreateConversation, MarkRead};
-    use crate::contract::message::SendMessage;
+    use crate::contract::new_message::SendMessage;
 
     fn refused<T: DeserializeOwned + std::fmt::Debug>(body: impl AsRef<[u8]>) -> (u16, &'static str, Option<String>) {
         match parse::<T>(body.as_ref()) {

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::message::Message;
 use super::timestamp::Timestamp;
 use crate::domain::event::{EventType, Pointer};
-use crate::domain::message as domain;
+use crate::domain::quote::ShownMessage;
 
 /// The version of the event envelope.
 pub const EVENT_VERSION: u32 = 1;
@@ -66,7 +66,7 @@ pub fn event_json_without_id(tail: &str) -> String {
 
 /// The `data` of message events: `{"message":{…}}`.
 #[must_use]
-pub fn message_data(message: &domain::Message) -> String {
+pub fn message_data(message: &ShownMessage) -> String {
     // A struct of strings and numbers always serialises.
     serde_json::to_string(&MessageData { message: message.into() }).unwrap_or_default()
 }

@@ -1,13 +1,13 @@
-//! Messages on the wire: what is sent, what comes back, and the pages they come in.
+//! Messages on the wire: what comes back, and the pages they come in.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::timestamp::Timestamp;
-use crate::domain::ids::{ClientKey, UserId};
-use crate::domain::message::{self as domain, Draft, check_text_body};
-use crate::domain::refusal::FieldError;
+use crate::domain::ids::UserId;
+use crate::domain::message as domain;
+use crate::domain::quote::{Quote as DomainQuote, ShownMessage};
 
 /// What kind of thing a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -36,7 +36,26 @@ impl From<domain::MessageKind> for MessageKind {
 
 /// A quoted message, built when it is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Quote {
+#[serde(untagged)]
+pub enum Quote {
+    /// One that the reader may see.
+    Seen(SeenQuote),
+    /// One from before the reader's joining.
+    Hidden(HiddenQuote),
+}
+
+/// A quoted message that the reader may not see.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct HiddenQuote {
+    /// Its seq.
+    pub seq: u64,
+    /// Always true.
+    pub hidden: bool,
+}
+
+/// A quoted message that the reader may see.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SeenQuote {
     /// Its seq.
     pub seq: u64,
     /// Its id.
@@ -49,6 +68,39 @@ pub struct Quote {
     pub preview: String,
     /// Whether it was deleted.
     pub deleted: bool,
+}
+
+impl From<&DomainQuote> for Quote {
+    fn from(quote: &DomainQuote) -> Self {
+        match quote {
+            DomainQuote::Seen { seq, id, sender, kind, preview, deleted } => Self::Seen(SeenQuote {
+                seq: *seq,
+                id: *id,
+                sender: sender.to_string(),
+                kind: (*kind).into(),
+                preview: preview.clone(),
+                deleted: *deleted,
+            }),
+            DomainQuote::Hidden { seq } => Self::Hidden(HiddenQuote { seq: *seq, hidden: true }),
+        }
+    }
+}
+
+/// A picture of a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MediaItem {
+    /// The upload's id; the picture is at `/v1/media/{id}`.
+    pub id: String,
+    /// Its place in the message's pictures, from 0.
+    pub position: u64,
+    /// E.g. `image/png`.
+    pub mime_type: String,
+    /// Bytes.
+    pub size: u64,
+    /// Pixels.
+    pub width: u32,
+    /// Pixels.
+    pub height: u32,
 }
 
 /// A reference into the host application.
@@ -91,8 +143,8 @@ pub struct Message {
     pub kind: MessageKind,
     /// The words, exactly as sent; empty when deleted.
     pub body: String,
-    /// Media ids in order.
-    pub media: Vec<String>,
+    /// Its pictures in order; empty when deleted.
+    pub media: Vec<MediaItem>,
     /// What it answers.
     pub reply_to: Option<Quote>,
     /// What it shares.
@@ -117,8 +169,9 @@ pub struct Message {
     pub deleted_by: Option<String>,
 }
 
-impl From<&domain::Message> for Message {
-    fn from(message: &domain::Message) -> Self {
+impl From<&ShownMessage> for Message {
+    fn from(shown: &ShownMessage) -> Self {
+        let message = &shown.message;
         Self {
             id: message.id,
             conversation_id: message.conversation.to_string(),
@@ -128,11 +181,11 @@ impl From<&domain::Message> for Message {
             client_id: message.client_id.as_ref().map(ToString::to_string),
             kind: message.kind.into(),
             body: if message.deleted_at.is_some() { String::new() } else { message.body.clone() },
-            media: Vec::new(),
-            reply_to: None,
-            share: None,
-            mentions: Vec::new(),
-            reactions: Vec::new(),
+            media: message.media.iter().zip(0..).map(|(item, position)| media_item(item, position)).collect(),
+            reply_to: shown.quote.as_ref().map(Quote::from),
+            share: message.share.as_ref().map(|s| Share { r#type: s.kind.clone(), id: s.id.clone() }),
+            mentions: message.mentions.iter().map(ToString::to_string).collect(),
+            reactions: reactions(message, shown.reader.as_ref()),
             data: message.data.clone(),
             client_sent_at: message.client_sent_at.map(Timestamp),
             created_at: Timestamp(message.created_at),
@@ -141,6 +194,27 @@ impl From<&domain::Message> for Message {
             deleted_by: message.deleted_by.as_ref().map(ToString::to_string),
         }
     }
+}
+
+fn media_item(item: &domain::MediaItem, position: u64) -> MediaItem {
+    MediaItem {
+        id: item.id.to_string(),
+        position,
+        mime_type: item.mime_type.clone(),
+        size: item.size,
+        width: item.width,
+        height: item.height,
+    }
+}
+
+/// A message's reactions as `reader` sees them; in events nobody in particular does.
+#[must_use]
+pub fn reactions(message: &domain::Message, reader: Option<&UserId>) -> Vec<Reaction> {
+    message
+        .reactions
+        .iter()
+        .map(|r| Reaction { emoji: r.emoji.clone(), count: r.users.len() as u64, me: reader.map(|reader| r.users.contains(reader)) })
+        .collect()
 }
 
 /// Messages in ascending seq.
@@ -205,90 +279,33 @@ pub struct KeyState {
     pub message: Option<Message>,
 }
 
-/// A message to send.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SendMessage {
-    /// The idempotency key, 1 to 128 bytes, one per send intent, kept through every retry; a UUIDv7 is best. May stand in the header `Idempotency-Key` instead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_id: Option<String>,
-    /// `text` when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<MessageKind>,
-    /// At most 4,000 characters, at least one visible.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub body: Option<String>,
-    /// Media ids; not supported yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<String>>)]
-    pub media: Option<serde_json::Value>,
-    /// A seq to answer; not supported yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<u64>)]
-    pub reply_to: Option<serde_json::Value>,
-    /// A reference into the host application; not supported yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Share>)]
-    pub share: Option<serde_json::Value>,
-    /// Users to name; not supported yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<String>>)]
-    pub mentions: Option<serde_json::Value>,
-    /// The client's own clock, kept but never used for order.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_sent_at: Option<Timestamp>,
-    /// The other one of a single conversation, which is then made in the same step if it is new.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peer: Option<String>,
+/// A message's reactions after one was put or taken back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReactionsOfMessage {
+    /// The message.
+    pub seq: u64,
+    /// Its rev now.
+    pub rev: u64,
+    /// What is on it.
+    pub reactions: Vec<Reaction>,
 }
 
-impl SendMessage {
-    /// The idempotency key out of the body or the header `Idempotency-Key`.
-    ///
-    /// # Errors
-    /// Names `client_id` when there is none, when it cannot be one, or when the two disagree.
-    pub fn key(&self, header: Option<&str>) -> Result<ClientKey, FieldError> {
-        let text = match (self.client_id.as_deref(), header) {
-            (Some(body), Some(header)) if body != header => {
-                return Err(FieldError::new("client_id", "differs from the header Idempotency-Key"));
-            }
-            (Some(text), _) | (None, Some(text)) => text,
-            (None, None) => {
-                return Err(FieldError::new(
-                    "client_id",
-                    "is missing: make one key for each thing the user sends, and keep it through retries",
-                ));
-            }
-        };
-        ClientKey::parse(text).map_err(|fault| fault.of("client_id"))
-    }
+/// One version of a message's words, for moderators.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MessageVersion {
+    /// Rev of the message then.
+    pub rev: u64,
+    /// Since when these words stood.
+    pub at: Timestamp,
+    /// The words.
+    pub body: String,
+    /// Ids of its pictures.
+    pub media: Vec<String>,
+}
 
-    /// The other user that the sender named.
-    ///
-    /// # Errors
-    /// Names `peer` when it cannot be a user id.
-    pub fn peer(&self) -> Result<Option<UserId>, FieldError> {
-        self.peer.as_deref().map(|text| UserId::parse(text).map_err(|fault| fault.of("peer"))).transpose()
-    }
-
-    /// The proven draft under this key.
-    ///
-    /// # Errors
-    /// Names the first field that cannot be accepted.
-    pub fn draft(&self, client_id: ClientKey) -> Result<Draft, FieldError> {
-        match self.kind {
-            None | Some(MessageKind::Text) => {}
-            Some(MessageKind::System) => return Err(FieldError::new("kind", "'system' is made by the service alone")),
-            Some(MessageKind::Image | MessageKind::Share) => return Err(FieldError::new("kind", "is not supported yet")),
-        }
-        for (name, value) in [("media", &self.media), ("reply_to", &self.reply_to), ("share", &self.share), ("mentions", &self.mentions)] {
-            let empty = value.as_ref().is_none_or(|v| v.is_null() || v.as_array().is_some_and(Vec::is_empty));
-            if !empty {
-                return Err(FieldError::new(name, "is not supported yet"));
-            }
-        }
-        let Some(body) = self.body.as_deref() else { return Err(FieldError::new("body", "is missing")) };
-        check_text_body(body)?;
-        Ok(Draft { client_id, kind: domain::MessageKind::Text, body: body.to_owned(), client_sent_at: self.client_sent_at.map(|t| t.0) })
-    }
+/// What a message said before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VersionList {
+    /// Oldest first.
+    pub items: Vec<MessageVersion>,
 }

@@ -6,6 +6,7 @@
 pub mod conversation;
 pub mod event;
 pub mod message;
+pub mod new_message;
 pub mod operations;
 pub mod problem;
 pub mod profile;

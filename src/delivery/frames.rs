@@ -118,6 +118,10 @@ pub fn tail_of(event: &ReadEvent) -> Option<String> {
             Some(facts) => join(facts, "message", &json_of(&crate::contract::message::Message::from(message.as_ref()))),
             None => message_data(message),
         },
+        Body::Reactions(message) => {
+            let reactions = crate::contract::message::reactions(message, None);
+            join(&format!("{{\"seq\":{}}}", message.seq), "reactions", &json_of(&reactions))
+        }
         Body::Conversation(view) => {
             join(event.pointer.data.as_deref().unwrap_or("{}"), "conversation", &json_of(&Conversation::from(view.as_ref())))
         }

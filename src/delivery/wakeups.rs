@@ -14,6 +14,7 @@ use super::frames;
 use super::open_streams::OpenStreams;
 use crate::domain::event::EventType;
 use crate::domain::position::EntryId;
+use crate::domain::quote::ShownMessage;
 use crate::redis::stored_form::parse_message_json;
 use crate::redis::wake_gateway::{Wake, WakeUp, probe_wakeups, read_wakeups};
 
@@ -98,7 +99,11 @@ pub(super) fn shared_end(wake: &Wake) -> Option<Bytes> {
                     return None;
                 }
             };
-            crate::contract::event::event_tail(pointer, &crate::contract::event::message_data(&message))
+            if message.reply_to.is_some() {
+                // What it answers is looked up for each reader.
+                return None;
+            }
+            crate::contract::event::event_tail(pointer, &crate::contract::event::message_data(&ShownMessage::plain(message)))
         }
         (None, Some(facts)) if carries_its_facts(pointer.kind) => frames::tail_of_facts(pointer, facts),
         _ => return None,

@@ -2,8 +2,9 @@
 
 use super::ids::{ConversationId, Kind, Millis, Rev, Seq, UserId};
 use super::membership::Member;
-use super::message::{Message, is_visible};
+use super::message::is_visible;
 use super::profile::Profile;
+use super::quote::ShownMessage;
 use super::refusal::FieldError;
 
 /// Longest title in characters after trimming.
@@ -106,7 +107,7 @@ pub struct ConversationView {
     /// The caller's unread messages.
     pub unread: Unread,
     /// The newest message the caller may see.
-    pub last_message: Option<Message>,
+    pub last_message: Option<ShownMessage>,
     /// What it is called; filled in where it is shown.
     pub names: Names,
 }

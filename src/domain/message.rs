@@ -4,6 +4,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::ids::{ClientKey, ConversationId, Millis, Rev, Seq, UserId};
+use super::reaction::Reaction;
 use super::refusal::FieldError;
 
 /// Longest body in Unicode scalar values.
@@ -47,6 +48,30 @@ impl MessageKind {
     }
 }
 
+/// A picture of a message: facts of the upload that never change, kept with the message so that a page needs no second look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaItem {
+    /// The upload's id.
+    pub id: Uuid,
+    /// E.g. `image/png`.
+    pub mime_type: String,
+    /// Bytes.
+    pub size: u64,
+    /// Pixels.
+    pub width: u32,
+    /// Pixels.
+    pub height: u32,
+}
+
+/// A reference into the host application; what it is called there is looked up when it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Share {
+    /// The host's word for what it is.
+    pub kind: String,
+    /// The host's id of it.
+    pub id: String,
+}
+
 /// What a client wants to say, proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
@@ -56,19 +81,62 @@ pub struct Draft {
     pub kind: MessageKind,
     /// The words, exactly as sent.
     pub body: String,
+    /// Uploads to show, in order.
+    pub media: Vec<Uuid>,
+    /// The message it answers.
+    pub reply_to: Option<Seq>,
+    /// What it shares.
+    pub share: Option<Share>,
+    /// Members it names, each once.
+    pub mentions: Vec<UserId>,
     /// The client's own clock, kept but never used for order.
     pub client_sent_at: Option<Millis>,
 }
 
 impl Draft {
+    /// Words alone.
+    #[must_use]
+    pub fn text(client_id: ClientKey, body: String) -> Self {
+        Self {
+            client_id,
+            kind: MessageKind::Text,
+            body,
+            media: Vec::new(),
+            reply_to: None,
+            share: None,
+            mentions: Vec::new(),
+            client_sent_at: None,
+        }
+    }
+
     /// What is compared when a key comes again: everything first sent but `client_sent_at`.
     /// 16 bytes of SHA-256 in lower-case hex over length-prefixed parts, so that no two contents run together.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
-        for part in [self.kind.as_str(), self.body.as_str()] {
+        let mut add = |part: &str| {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part.as_bytes());
+        };
+        add(self.kind.as_str());
+        add(&self.body);
+        // What is absent adds nothing; what is there is preceded by its name, so that no two contents look alike.
+        for id in &self.media {
+            add("media");
+            add(&id.to_string());
+        }
+        if let Some(seq) = self.reply_to {
+            add("reply_to");
+            add(&seq.to_string());
+        }
+        if let Some(share) = &self.share {
+            add("share");
+            add(&share.kind);
+            add(&share.id);
+        }
+        for user in &self.mentions {
+            add("mention");
+            add(user.as_str());
         }
         hex::encode(&hash.finalize()[..16])
     }
@@ -124,6 +192,16 @@ pub struct Message {
     pub kind: MessageKind,
     /// The words; empty when deleted.
     pub body: String,
+    /// Its pictures in order.
+    pub media: Vec<MediaItem>,
+    /// The message it answers.
+    pub reply_to: Option<Seq>,
+    /// What it shares.
+    pub share: Option<Share>,
+    /// Members it names.
+    pub mentions: Vec<UserId>,
+    /// What others put on it, in the order in which each emoji first came.
+    pub reactions: Vec<Reaction>,
     /// What a timeline message says, structured.
     pub data: Option<serde_json::Value>,
     /// The client's own clock.
@@ -141,6 +219,33 @@ pub struct Message {
 }
 
 impl Message {
+    /// A bare message of this kind without a place; callers fill in what it has.
+    #[must_use]
+    pub fn unplaced(id: Uuid, conversation: ConversationId, sender: UserId, kind: MessageKind, created_at: Millis) -> Self {
+        Self {
+            id,
+            conversation,
+            seq: 0,
+            rev: 0,
+            sender,
+            client_id: None,
+            kind,
+            body: String::new(),
+            media: Vec::new(),
+            reply_to: None,
+            share: None,
+            mentions: Vec::new(),
+            reactions: Vec::new(),
+            data: None,
+            client_sent_at: None,
+            created_at,
+            edited_at: None,
+            deleted_at: None,
+            deleted_by: None,
+            fingerprint: None,
+        }
+    }
+
     /// Whether it counts as unread for those who did not send it.
     #[must_use]
     pub fn counts(&self) -> bool {

@@ -20,11 +20,31 @@ pub enum Act {
     Remove,
     /// Change the title.
     Rename,
+    /// Give one's own message other words.
+    EditOwn,
+    /// Take one's own message back.
+    DeleteOwn,
+    /// Take down anybody's message.
+    DeleteAny,
+    /// Put an emoji on a message.
+    React,
 }
 
 impl Act {
     /// Every act, in the order of the documentation's table.
-    pub const ALL: &'static [Self] = &[Self::Read, Self::Send, Self::Type, Self::Invite, Self::Leave, Self::Remove, Self::Rename];
+    pub const ALL: &'static [Self] = &[
+        Self::Read,
+        Self::Send,
+        Self::Type,
+        Self::Invite,
+        Self::Leave,
+        Self::Remove,
+        Self::Rename,
+        Self::EditOwn,
+        Self::DeleteOwn,
+        Self::DeleteAny,
+        Self::React,
+    ];
 }
 
 /// Who asks.
@@ -34,6 +54,8 @@ pub enum Standing {
     Member(Role),
     /// The host application's server.
     Service,
+    /// A moderator, member or not.
+    Admin,
 }
 
 /// Whether `standing` may `act` in a conversation of this kind.
@@ -44,7 +66,10 @@ pub fn may(act: Act, kind: Kind, standing: Standing) -> bool {
         (Kind::Single | Kind::Group, Standing::Member(_), Act::Send | Act::Type) => true,
         (Kind::Group, Standing::Member(_), Act::Invite | Act::Leave) => true,
         (Kind::Group, Standing::Member(role), Act::Remove | Act::Rename) => role == Role::Owner,
-        (Kind::System, Standing::Service, Act::Send) => true,
+        (Kind::Single | Kind::Group, Standing::Member(_), Act::EditOwn | Act::DeleteOwn | Act::React) => true,
+        (Kind::Group, Standing::Member(role), Act::DeleteAny) => role == Role::Owner,
+        (Kind::System, Standing::Service, Act::Send | Act::EditOwn | Act::DeleteOwn) => true,
+        (_, Standing::Admin, Act::DeleteAny) => true,
         _ => false,
     }
 }
@@ -58,13 +83,14 @@ mod tests {
         let yes: Vec<String> = [Kind::Single, Kind::Group, Kind::System]
             .into_iter()
             .flat_map(|kind| {
-                [Standing::Member(Role::Owner), Standing::Member(Role::Member), Standing::Service].into_iter().flat_map(move |standing| {
-                    Act::ALL.iter().filter(move |act| may(**act, kind, standing)).map(move |a| (kind, standing, *a))
-                })
+                [Standing::Member(Role::Owner), Standing::Member(Role::Member), Standing::Service, Standing::Admin].into_iter().flat_map(
+                    move |standing| Act::ALL.iter().filter(move |act| may(**act, kind, standing)).map(move |a| (kind, standing, *a)),
+                )
             })
             .map(|(kind, standing, act)| match standing {
                 Standing::Member(role) => format!("{} {} {act:?}", kind.as_str(), role.as_str()),
                 Standing::Service => format!("{} service {act:?}", kind.as_str()),
+                Standing::Admin => format!("{} admin {act:?}", kind.as_str()),
             })
             .collect();
         assert_eq!(

@@ -12,6 +12,7 @@ use crate::contract::event::{event_json, event_tail, message_data};
 use crate::domain::event::{EventType, Pointer};
 use crate::domain::ids::{ConversationId, Millis, Rev};
 use crate::domain::message::Message;
+use crate::domain::quote::ShownMessage;
 use crate::settings::{SettingFault, Settings};
 
 /// Where events are posted, and which.
@@ -74,7 +75,9 @@ pub fn event_id(conversation: &ConversationId, rev: Rev, kind: EventType) -> Str
 pub fn event_body(pointer: &Pointer, facts: Map<String, Value>, message: Option<&Message>) -> String {
     let mut data = facts;
     // What is written by one serialiser is read by the other.
-    if let Some(Ok(Value::Object(shown))) = message.map(|message| serde_json::from_str(&message_data(message))) {
+    if let Some(Ok(Value::Object(shown))) =
+        message.map(|message| serde_json::from_str(&message_data(&ShownMessage::plain(message.clone()))))
+    {
         data.extend(shown);
     }
     let id = event_id(&pointer.conversation, pointer.rev, pointer.kind);
@@ -85,7 +88,7 @@ pub fn event_body(pointer: &Pointer, facts: Map<String, Value>, message: Option<
 #[must_use]
 pub fn with_message(body: &str, message: &Message) -> Option<String> {
     let mut event: Map<String, Value> = serde_json::from_str(body).ok()?;
-    let shown: Map<String, Value> = serde_json::from_str(&message_data(message)).ok()?;
+    let shown: Map<String, Value> = serde_json::from_str(&message_data(&ShownMessage::plain(message.clone()))).ok()?;
     event.get_mut("data")?.as_object_mut()?.extend(shown);
     Some(Value::Object(event).to_string())
 }

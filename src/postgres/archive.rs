@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use super::connection::{Archive, stored};
 use super::error::{ArchiveError, Fault};
+use super::message_versions::write_versions;
 use super::webhooks::WebhookRow;
 use super::{webhooks, write_facts, write_messages};
 use crate::domain::conversation::History;
@@ -108,6 +109,23 @@ pub struct ReadRow {
     pub at: Millis,
 }
 
+/// A message's words before they were changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionRow {
+    /// Where.
+    pub conv: ConversationId,
+    /// Which message.
+    pub seq: Seq,
+    /// Rev of the message then.
+    pub rev: Rev,
+    /// Since when these words had stood.
+    pub at: Millis,
+    /// The words.
+    pub body: String,
+    /// Ids of its pictures.
+    pub media: Vec<Uuid>,
+}
+
 /// What is written together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArchiveBatch {
@@ -125,6 +143,8 @@ pub struct ArchiveBatch {
     pub events: Vec<WebhookRow>,
     /// Whether it holds what stood aside while its conversations went on: their revs do not tell then which events are new.
     pub late: bool,
+    /// Words that were changed since.
+    pub versions: Vec<VersionRow>,
 }
 
 /// Another message stands on this number already. Nothing was overwritten.
@@ -202,6 +222,7 @@ async fn write(connection: &mut PgConnection, plan: &Reduced) -> Result<BatchOut
     write_facts::write_conversations(&mut tx, plan.conversations.values()).await?;
     write_facts::write_members(&mut tx, plan.members.values()).await?;
     write_facts::write_reads(&mut tx, &moved).await?;
+    write_versions(&mut tx, &plan.versions).await?;
     tx.commit().await?;
     Ok(outcome)
 }
@@ -249,6 +270,7 @@ struct Reduced {
     reads: Marks,
     events: BTreeMap<(ConversationId, Rev, u16), WebhookRow>,
     late: bool,
+    versions: Vec<VersionRow>,
 }
 
 impl Reduced {
@@ -295,7 +317,10 @@ impl Reduced {
         }
         let events = batch.events.into_iter().map(|row| ((row.conv.clone(), row.rev, row.place), row)).collect();
         let messages = messages.into_values().collect();
-        Self { sources: batch.sources, messages, conversations, members, reads, events, late: batch.late }
+        // In the order of the table's key, like everything else: two writers of the same edits must not wait for each other in a circle.
+        let mut versions = batch.versions;
+        versions.sort_by(|a, b| (&a.conv, a.seq, a.rev).cmp(&(&b.conv, b.seq, b.rev)));
+        Self { sources: batch.sources, messages, conversations, members, reads, events, late: batch.late, versions }
     }
 
     /// The batch's watermarks and those that its senders moved by sending what now stands in the archive.

@@ -7,11 +7,25 @@ use uuid::Uuid;
 use super::connection::{Archive, bound, read, read_conversation, read_user};
 use super::error::{ArchiveError, Fault};
 use crate::domain::ids::{ClientKey, ConversationId, Millis, Rev, Seq, UserId};
-use crate::domain::message::{Message, MessageKind};
+use crate::domain::message::{MediaItem, Message, MessageKind, Share};
+use crate::domain::reaction::Reaction;
 
 /// What only some messages have, as it stands in the column `content`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Content {
+    /// Pictures: id, type, bytes, width, height.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    media: Vec<(Uuid, String, u64, u32, u32)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reply_to: Option<Seq>,
+    /// Type and id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share: Option<(String, String)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    mentions: Vec<String>,
+    /// Emoji and users.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    reactions: Vec<(String, Vec<String>)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     data: Option<serde_json::Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,6 +38,11 @@ impl Content {
     /// The column's value for a message; `None` when there is nothing to keep.
     pub(super) fn of(message: &Message) -> Option<Self> {
         let content = Self {
+            media: message.media.iter().map(|m| (m.id, m.mime_type.clone(), m.size, m.width, m.height)).collect(),
+            reply_to: message.reply_to,
+            share: message.share.as_ref().map(|s| (s.kind.clone(), s.id.clone())),
+            mentions: message.mentions.iter().map(ToString::to_string).collect(),
+            reactions: message.reactions.iter().map(|r| (r.emoji.clone(), r.users.iter().map(ToString::to_string).collect())).collect(),
             data: message.data.clone(),
             client_sent_at: message.client_sent_at,
             deleted_by: message.deleted_by.as_ref().map(ToString::to_string),
@@ -62,6 +81,19 @@ impl MessageRow {
             client_id: self.client_id.map(|k| ClientKey::parse(&k)).transpose().map_err(|_| Fault::Data("a stored client id is none"))?,
             kind: MessageKind::parse(&self.kind).ok_or(Fault::Data("a stored message kind is none"))?,
             body: self.body,
+            media: content
+                .media
+                .into_iter()
+                .map(|(id, mime_type, size, width, height)| MediaItem { id, mime_type, size, width, height })
+                .collect(),
+            reply_to: content.reply_to,
+            share: content.share.map(|(kind, id)| Share { kind, id }),
+            mentions: read_users(&content.mentions)?,
+            reactions: content
+                .reactions
+                .into_iter()
+                .map(|(emoji, users)| Ok(Reaction { emoji, users: read_users(&users)? }))
+                .collect::<Result<_, Fault>>()?,
             data: content.data,
             client_sent_at: content.client_sent_at,
             created_at: self.created_at_ms,
@@ -71,6 +103,10 @@ impl MessageRow {
             fingerprint: self.fingerprint,
         })
     }
+}
+
+fn read_users(names: &[String]) -> Result<Vec<UserId>, Fault> {
+    names.iter().map(|name| read_user(name)).collect()
 }
 
 pub(super) fn into_messages(rows: Vec<MessageRow>) -> Result<Vec<Message>, Fault> {

@@ -10,6 +10,7 @@ pub mod epochs;
 pub mod error;
 pub mod leases;
 pub mod living_leases;
+pub mod message_versions;
 pub mod messages;
 pub mod profiles;
 pub mod search;
@@ -20,7 +21,9 @@ pub mod webhooks;
 mod write_facts;
 mod write_messages;
 
-pub use archive::{ArchiveBatch, BatchOutcome, Conflict, ConversationFacts, ConversationRow, KeyConflict, MemberRow, ReadRow, Source};
+pub use archive::{
+    ArchiveBatch, BatchOutcome, Conflict, ConversationFacts, ConversationRow, KeyConflict, MemberRow, ReadRow, Source, VersionRow,
+};
 pub use connection::{Archive, Claim};
 pub use conversations::{Reservation, StoredWhole};
 pub use epochs::EpochGrant;

@@ -8,6 +8,7 @@ use super::error::{ArchiveError, Fault};
 use super::messages::{MessageRow, into_messages};
 use crate::domain::conversation::{ConversationView, Names, Unread};
 use crate::domain::ids::{ConversationId, UserId};
+use crate::domain::quote::ShownMessage;
 
 /// One row for each conversation: facts, membership and what hangs on the member.
 #[derive(sqlx::FromRow)]
@@ -117,7 +118,7 @@ async fn views(
     .await?;
     for message in into_messages(rows)? {
         if let Some(view) = views.iter_mut().find(|view| view.conversation.id == message.conversation) {
-            view.last_message = Some(message);
+            view.last_message = Some(ShownMessage { message, quote: None, reader: Some(user.clone()) });
         }
     }
     Ok(views)

@@ -9,7 +9,7 @@
 //! | `title`, `owner`, `pair`, `history`, `created_at`, `updated_at`, `dissolved`, `voids` | the common facts; absent is none |
 //! | `mver`, `mcount` | membership version (the rev of the last change of members or facts) and how many members |
 //! | `keys_since`, `keys_all`, `kgen`, `kgen_at` | from when on Redis knows every key, whether that is since the making, and the current generation of keys |
-//! | `floor` | lowest seq in the window |
+//! | `floor`, `under_rev` | lowest seq in the window, and the highest rev of a message that left it or was changed below it and left |
 //! | `last_request` | id of the last change applied |
 
 use std::collections::HashMap;

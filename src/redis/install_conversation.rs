@@ -124,6 +124,8 @@ fn head_fields(now: Millis, what: &Installation) -> Vec<(&'static str, String)> 
         ("made", "1".to_owned()),
         ("head", c.head_seq.to_string()),
         ("rev", c.rev.to_string()),
+        // Who read a message from the archive before this moment must read it again.
+        ("under_rev", c.rev.to_string()),
         // Versions are revs, so that they grow across cooling and loading: who caches memberships compares them.
         ("mver", c.rev.to_string()),
         ("mcount", archived.members.len().to_string()),

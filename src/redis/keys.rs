@@ -42,6 +42,7 @@ impl Keys {
             keys_0: key("keys0"),
             keys_1: key("keys1"),
             left: key("left"),
+            amended: key("amended"),
         }
     }
 
@@ -88,13 +89,15 @@ pub struct ConversationKeys {
     pub keys_1: String,
     /// List: `<joined_rev> <left_rev> <user id>`, ended membership intervals that dispatch may still need.
     pub left: String,
+    /// Sorted set: seqs below `floor` that were changed and stand in the window until the archive has the change, scored by themselves.
+    pub amended: String,
 }
 
 impl ConversationKeys {
     /// All of them, in the order in which scripts that install or take away a whole conversation expect them.
     #[must_use]
-    pub fn all(self) -> [String; 9] {
-        [self.head, self.members, self.marks, self.window, self.revs, self.uncounted, self.keys_0, self.keys_1, self.left]
+    pub fn all(self) -> [String; 10] {
+        [self.head, self.members, self.marks, self.window, self.revs, self.uncounted, self.keys_0, self.keys_1, self.left, self.amended]
     }
 }
 

@@ -5,6 +5,7 @@ pub mod advance_cursor;
 pub mod advance_read;
 pub mod announce_epoch;
 mod blocking_reader;
+pub mod change_message;
 pub mod close_conversation;
 pub mod commit_change;
 pub mod conversation_head;

@@ -37,6 +37,8 @@ pub struct HotMessages {
     pub member: Option<Member>,
     /// In the order asked for.
     pub messages: Vec<Message>,
+    /// Messages below the window that were changed and may not be archived yet; only going down and up.
+    pub amended: Vec<Message>,
 }
 
 /// What was found.
@@ -50,7 +52,7 @@ pub enum MessagesRead {
     StaleEpoch,
 }
 
-/// Reads up to `limit` messages (at most 200).
+/// Reads up to `limit` messages (at most 200), for a user who must be a member, or for nobody in particular.
 ///
 /// # Errors
 /// When Redis cannot be asked.
@@ -58,31 +60,38 @@ pub async fn read_messages(
     link: &Link,
     keys: &Keys,
     id: &ConversationId,
-    user: &UserId,
+    user: Option<&UserId>,
     which: &Which,
     limit: usize,
 ) -> Result<MessagesRead, RedisError> {
     let k = keys.conversation(id);
-    let names = vec![keys::shard_info(keys.shard_of(id)), k.head, k.members, k.window, k.revs];
+    let names = vec![keys::shard_info(keys.shard_of(id)), k.head, k.members, k.window, k.revs, k.amended];
     let (mode, numbers): (&'static str, Vec<u64>) = match which {
         Which::Down(seq) => ("down", vec![*seq]),
         Which::Up(seq) => ("up", vec![*seq]),
         Which::SinceRev(rev) => ("rev", vec![*rev]),
         Which::At(seqs) => ("at", seqs.clone()),
     };
-    let mut args: Vec<Bytes> = vec![user.to_string().into(), Bytes::from_static(mode.as_bytes()), limit.to_string().into()];
+    let mut args: Vec<Bytes> =
+        vec![user.map(ToString::to_string).unwrap_or_default().into(), Bytes::from_static(mode.as_bytes()), limit.to_string().into()];
     args.extend(numbers.iter().map(|n| Bytes::from(n.to_string())));
     let reply = link.eval(&SCRIPT, names, args).await?;
     let mut items = reply.items()?;
     Ok(match items.str()? {
         "here" => {
             let head = Head::parse(id, items.item()?)?;
-            let member = items.item()?.present().map(|r| parse_member(user.as_str(), r.as_str()?)).transpose()?;
-            let mut messages = Vec::new();
-            for (seq, value) in items.item()?.as_pairs()? {
-                messages.push(parse_window_value(id, seq.as_u64()?, value.as_str()?)?);
+            let member = match (items.item()?.present(), user) {
+                (Some(record), Some(user)) => Some(parse_member(user.as_str(), record.as_str()?)?),
+                _ => None,
+            };
+            let mut lists = [Vec::new(), Vec::new()];
+            for list in &mut lists {
+                for (seq, value) in items.item()?.as_pairs()? {
+                    list.push(parse_window_value(id, seq.as_u64()?, value.as_str()?)?);
+                }
             }
-            MessagesRead::Here(Box::new(HotMessages { head, member, messages }))
+            let [messages, amended] = lists;
+            MessagesRead::Here(Box::new(HotMessages { head, member, messages, amended }))
         }
         "cold" => MessagesRead::Cold,
         "stale_epoch" => MessagesRead::StaleEpoch,

@@ -2,11 +2,11 @@
 
 use super::link::Script;
 use super::{
-    ack_cursor, advance_cursor, advance_read, announce_epoch, close_conversation, commit_change, deliver_events, discard_conversation,
-    drop_conversation, extend_lease, find_gateways, find_message, forget_left, install_conversation, lease_shard, mark_offset,
-    open_conversation, open_epoch, read_aside, read_backlog, read_conversation, read_index, read_intervals, read_log, read_members,
-    read_messages, read_shard, register_streams, register_worker, release_shard, reopen_conversation, send_message, show_typing,
-    touch_index, trim_window, wake_gateway,
+    ack_cursor, advance_cursor, advance_read, announce_epoch, change_message, close_conversation, commit_change, deliver_events,
+    discard_conversation, drop_conversation, extend_lease, find_gateways, find_message, forget_left, install_conversation, lease_shard,
+    mark_offset, open_conversation, open_epoch, read_aside, read_backlog, read_conversation, read_index, read_intervals, read_log,
+    read_members, read_messages, read_shard, register_streams, register_worker, release_shard, reopen_conversation, send_message,
+    show_typing, touch_index, trim_window, wake_gateway,
 };
 
 /// All scripts, in alphabetical order of their names; each stands beside its typed function.
@@ -15,6 +15,7 @@ pub static ALL: &[&Script] = &[
     &advance_cursor::SCRIPT,
     &advance_read::SCRIPT,
     &announce_epoch::SCRIPT,
+    &change_message::SCRIPT,
     &close_conversation::SCRIPT,
     &commit_change::SCRIPT,
     &deliver_events::SCRIPT,

@@ -7,7 +7,8 @@ use uuid::Uuid;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ClientKey, ConversationId, Millis, Rev, Seq, UserId};
 use crate::domain::membership::{Member, Role};
-use crate::domain::message::{Message, MessageKind};
+use crate::domain::message::{MediaItem, Message, MessageKind, Share};
+use crate::domain::reaction::Reaction;
 
 /// A stored value that cannot be read; names what was wrong, never the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +29,21 @@ pub struct StoredMessage {
     pub t: String,
     /// Body.
     pub b: String,
+    /// Pictures: id, type, bytes, width, height.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub m: Vec<(Uuid, String, u64, u32, u32)>,
+    /// Seq of the message it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub re: Option<Seq>,
+    /// What it shares: type, id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sh: Option<(String, String)>,
+    /// Users it names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mt: Vec<String>,
+    /// Reactions: emoji, users.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rc: Vec<(String, Vec<String>)>,
     /// Structured data of a timeline message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d: Option<serde_json::Value>,
@@ -60,6 +76,11 @@ impl StoredMessage {
             k: message.client_id.as_ref().map(ToString::to_string),
             t: message.kind.as_str().to_owned(),
             b: message.body.clone(),
+            m: message.media.iter().map(|m| (m.id, m.mime_type.clone(), m.size, m.width, m.height)).collect(),
+            re: message.reply_to,
+            sh: message.share.as_ref().map(|s| (s.kind.clone(), s.id.clone())),
+            mt: message.mentions.iter().map(ToString::to_string).collect(),
+            rc: message.reactions.iter().map(|r| (r.emoji.clone(), r.users.iter().map(ToString::to_string).collect())).collect(),
             d: message.data.clone(),
             at: message.created_at,
             cat: message.client_sent_at,
@@ -91,6 +112,19 @@ impl StoredMessage {
             client_id: self.k.map(|k| ClientKey::parse(&k)).transpose().map_err(|_| Unreadable("client id"))?,
             kind: MessageKind::parse(&self.t).ok_or(Unreadable("message kind"))?,
             body: self.b,
+            media: self
+                .m
+                .into_iter()
+                .map(|(id, mime_type, size, width, height)| MediaItem { id, mime_type, size, width, height })
+                .collect(),
+            reply_to: self.re,
+            share: self.sh.map(|(kind, id)| Share { kind, id }),
+            mentions: users(&self.mt, "mention")?,
+            reactions: self
+                .rc
+                .into_iter()
+                .map(|(emoji, names)| Ok(Reaction { emoji, users: users(&names, "reaction's user")? }))
+                .collect::<Result<_, Unreadable>>()?,
             data: self.d,
             client_sent_at: self.cat,
             created_at: self.at,
@@ -100,6 +134,10 @@ impl StoredMessage {
             fingerprint: self.f,
         })
     }
+}
+
+fn users(names: &[String], what: &'static str) -> Result<Vec<UserId>, Unreadable> {
+    names.iter().map(|name| UserId::parse(name).map_err(|_| Unreadable(what))).collect()
 }
 
 /// Reads a window value, `<rev> <message json>`.
@@ -246,6 +284,20 @@ pub struct StoredConversation {
     pub dissolved: bool,
 }
 
+/// A message's words as they once stood.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredVersion {
+    /// Rev of the message then.
+    pub rev: Rev,
+    /// Since when they had stood, ms.
+    pub at: Millis,
+    /// Body.
+    pub b: String,
+    /// Ids of its pictures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub m: Vec<Uuid>,
+}
+
 /// What an outbox entry says beside its message: facts for the archive and events for the members. Made in Rust, opaque to Lua.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
@@ -261,4 +313,7 @@ pub struct Change {
     /// A watermark that moved: user, seq, at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<(String, Seq, Millis)>,
+    /// What the entry's message was before its words were changed or taken back, for the record of edits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<StoredVersion>,
 }

@@ -59,7 +59,7 @@ pub async fn trim_window(link: &Link, keys: &Keys, conversation: &ConversationId
         trim.now.to_string(),
         trim.key_window_ms.to_string(),
     ];
-    let reply = link.eval(&SCRIPT, vec![k.head, k.window, k.revs, k.keys_0, k.keys_1], args.map(Bytes::from).into()).await?;
+    let reply = link.eval(&SCRIPT, vec![k.head, k.window, k.revs, k.keys_0, k.keys_1, k.amended], args.map(Bytes::from).into()).await?;
     let mut items = reply.items()?;
     Ok(match items.str()? {
         "trimmed" => Trimmed::Dropped { messages: items.u64()?, more: items.bool()?, keys: items.bool()? },

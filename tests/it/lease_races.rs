@@ -4,7 +4,7 @@ use seqline::actions::archive_outbox::archive_outboxes;
 use seqline::actions::open_epoch::open_shard;
 use seqline::actions::send_message::{Ack, SendRequest, send_message};
 use seqline::domain::ids::{ClientKey, ConversationId, UserId};
-use seqline::domain::message::{Draft, MessageKind};
+use seqline::domain::message::Draft;
 use seqline::postgres::LeaseGrant;
 use seqline::redis::close_conversation::{CloseRequest, Closing, close_conversation};
 use seqline::redis::discard_conversation::discard_conversation;
@@ -19,7 +19,7 @@ fn user(name: &str) -> UserId {
 
 fn first_message(conversation: &ConversationId, key: &str) -> SendRequest {
     let client_id = ClientKey::parse(key).unwrap();
-    let draft = Draft { client_id: client_id.clone(), kind: MessageKind::Text, body: key.into(), client_sent_at: None };
+    let draft = Draft::text(client_id.clone(), key.into());
     SendRequest {
         sender: user("ann"),
         service: false,

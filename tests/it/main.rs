@@ -29,6 +29,7 @@ mod large_numbers;
 mod lease_races;
 mod load_balancer;
 mod load_verdict;
+mod message_changes;
 mod metrics;
 mod numbering;
 mod openapi;

@@ -14,7 +14,7 @@ use seqline::actions::{Stores, read_conversation};
 use seqline::domain::change::Command;
 use seqline::domain::conversation::History;
 use seqline::domain::ids::{ClientKey, ConversationId, UserId};
-use seqline::domain::message::{Draft, MessageKind};
+use seqline::domain::message::Draft;
 use seqline::domain::refusal::Refusal;
 
 use crate::harness::{RedisKind, StorePair, on_both};
@@ -25,7 +25,7 @@ fn user(name: &str) -> UserId {
 
 fn request(sender: &str, conversation: &ConversationId, key: &str, body: &str, peer: Option<&str>) -> SendRequest {
     let client_id = ClientKey::parse(key).unwrap();
-    let draft = Draft { client_id: client_id.clone(), kind: MessageKind::Text, body: body.into(), client_sent_at: None };
+    let draft = Draft::text(client_id.clone(), body.into());
     SendRequest {
         sender: user(sender),
         service: false,

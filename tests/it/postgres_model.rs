@@ -8,6 +8,7 @@ use seqline::domain::conversation::{Conversation, ConversationView, History, Nam
 use seqline::domain::ids::{ClientKey, ConversationId, Millis, Rev, Seq, ShardId, UserId};
 use seqline::domain::membership::{Member, Role};
 use seqline::domain::message::{Message, MessageKind};
+use seqline::domain::quote::ShownMessage;
 use seqline::postgres::{ArchiveBatch, ConversationFacts, ConversationRow, MemberRow, ReadRow, Source};
 use uuid::Uuid;
 
@@ -149,6 +150,11 @@ impl Model {
             client_id: sent.then(|| ClientKey::parse(&format!("k{seq}")).unwrap()),
             kind,
             body: if sent { format!("body {seq}") } else { String::new() },
+            media: Vec::new(),
+            reply_to: None,
+            share: None,
+            mentions: Vec::new(),
+            reactions: Vec::new(),
             data: (!sent).then(|| serde_json::json!({"type": "joined"})),
             client_sent_at: None,
             created_at: self.now,
@@ -262,8 +268,12 @@ impl Model {
             read_seq,
             read_at: mark.map(|m| m.1),
             unread: Unread { count: unread.min(unread_max), more: unread > unread_max },
-            last_message: self.messages.values().rfind(visible).cloned(),
             names: Names::default(),
+            last_message: self.messages.values().rfind(visible).map(|message| ShownMessage {
+                message: message.clone(),
+                quote: None,
+                reader: Some(who.clone()),
+            }),
             me,
         })
     }

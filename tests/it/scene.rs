@@ -11,7 +11,7 @@ use seqline::actions::send_message::{Ack, SendRequest, send_message};
 use seqline::domain::conversation::History;
 use seqline::domain::event::EventType;
 use seqline::domain::ids::{ClientKey, ConversationId, Seq, ShardId, UserId};
-use seqline::domain::message::{Draft, MessageKind};
+use seqline::domain::message::Draft;
 use seqline::domain::position::EntryId;
 use seqline::domain::refusal::Refusal;
 use seqline::redis::keys;
@@ -40,7 +40,7 @@ pub async fn group(stores: &Arc<Stores>, owner: &str, members: &[&str]) -> Conve
 
 pub async fn try_send(stores: &Arc<Stores>, sender: &str, id: &ConversationId, key: &str, body: &str) -> Result<Seq, Refusal> {
     let client_id = ClientKey::parse(key).unwrap();
-    let draft = Draft { client_id: client_id.clone(), kind: MessageKind::Text, body: body.into(), client_sent_at: None };
+    let draft = Draft::text(client_id.clone(), body.into());
     let request = SendRequest {
         sender: user(sender),
         service: false,

@@ -1,0 +1,59 @@
+//! What messages said before they were edited or taken back.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::archive::VersionRow;
+use super::connection::{Archive, bound, read, stored};
+use super::error::{ArchiveError, Fault};
+use crate::domain::ids::{ConversationId, Millis, Seq};
+
+/// Most versions of one message that are read.
+const VERSIONS_MAX: i64 = 1_000;
+
+/// Writes versions; one that is there already stays as it is.
+pub(super) async fn write_versions(tx: &mut PgConnection, versions: &[VersionRow]) -> Result<(), Fault> {
+    // Most batches have none, and edits are rare enough for a statement each.
+    for version in versions {
+        sqlx::query(
+            "INSERT INTO message_versions (conv_id, seq, rev, at_ms, body, media) VALUES ($1, $2, $3, $4, $5, $6)
+             ON CONFLICT (conv_id, seq, rev) DO NOTHING",
+        )
+        .bind(version.conv.as_str())
+        .bind(stored(version.seq)?)
+        .bind(stored(version.rev)?)
+        .bind(version.at)
+        .bind(&version.body)
+        .bind(&version.media)
+        .execute(&mut *tx)
+        .await?;
+    }
+    Ok(())
+}
+
+impl Archive {
+    /// What a message said before, oldest first, at most a thousand versions.
+    ///
+    /// # Errors
+    /// When the archive does not answer.
+    pub async fn versions_of(&self, conversation: &ConversationId, seq: Seq) -> Result<Vec<VersionRow>, ArchiveError> {
+        let conversation = conversation.clone();
+        self.unit("versions_of", move |connection| {
+            let conversation = conversation.clone();
+            Box::pin(async move {
+                let rows: Vec<(i64, Millis, String, Vec<Uuid>)> = sqlx::query_as(
+                    "SELECT rev, at_ms, body, media FROM message_versions WHERE conv_id = $1 AND seq = $2 ORDER BY rev LIMIT $3",
+                )
+                .bind(conversation.as_str())
+                .bind(bound(seq))
+                .bind(VERSIONS_MAX)
+                .fetch_all(connection)
+                .await?;
+                rows.into_iter()
+                    .map(|(rev, at, body, media)| Ok(VersionRow { conv: conversation.clone(), seq, rev: read(rev)?, at, body, media }))
+                    .collect()
+            })
+        })
+        .await
+    }
+}
