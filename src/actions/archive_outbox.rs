@@ -226,6 +226,7 @@ fn batch_of(sources: &[Source], items: &[Item], with_messages: bool) -> ArchiveB
         batch.conversations.extend(rows.conversations.iter().cloned());
         batch.members.extend(rows.members.iter().cloned());
         batch.reads.extend(rows.reads.iter().cloned());
+        batch.versions.extend(rows.versions.iter().cloned());
     }
     batch
 }
