@@ -7,6 +7,7 @@ use super::conversation_head::parse_voids;
 use super::error::RedisError;
 use super::keys::{self, Keys};
 use super::link::{Link, Script};
+use super::outbox::LIVE_MARK;
 use super::reply::unknown_word;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ConversationId, Millis, Seq, UserId};
@@ -23,7 +24,7 @@ pub struct AdvanceRead {
     pub user: UserId,
     /// How far; above the head it is the head.
     pub seq: Seq,
-    /// Members up to which the others learn of it from their logs.
+    /// Members up to which the others learn of it from their logs; in a larger conversation it reaches their open streams alone.
     pub members_max: u64,
 }
 
@@ -76,8 +77,8 @@ pub async fn advance_read(
     let shard = keys.shard_of(&advance.conversation);
     let k = keys.conversation(&advance.conversation);
     let names = vec![keys::shard_info(shard), keys::outbox(shard), k.head, k.members, k.marks, k.uncounted];
-    let (for_all, middle, end) = change_pieces(&advance.user, now, read_at_text, &json!("all"));
-    let (for_self, _, _) = change_pieces(&advance.user, now, read_at_text, &json!({"only": [advance.user.as_str()]}));
+    let (for_all, middle, end) = change_pieces(&advance.user, now, read_at_text, true);
+    let (for_self, _, _) = change_pieces(&advance.user, now, read_at_text, false);
     let args: Vec<Bytes> = [
         now.to_string(),
         outbox_max.to_string(),
@@ -114,12 +115,14 @@ pub async fn advance_read(
 }
 
 /// The change as JSON (see `stored_form::Change`), in pieces between which the seq belongs: only the script knows it.
-fn change_pieces(user: &UserId, now: Millis, read_at_text: &str, to: &serde_json::Value) -> (String, String, String) {
+fn change_pieces(user: &UserId, now: Millis, read_at_text: &str, is_kept_for_all: bool) -> (String, String, String) {
     let user = json!(user.as_str());
     let kind = EventType::ReadAdvanced.code();
     let at = json!(read_at_text);
+    let to = if is_kept_for_all { json!("all") } else { json!({"only": [&user]}) };
+    let for_others = if is_kept_for_all { String::new() } else { format!(r#"{{"t":"{kind}{LIVE_MARK}","to":{{"except":[{user}]}}}},"#) };
     (
-        format!(r#"{{"events":[{{"t":"{kind}","to":{to},"d":{{"user_id":{user},"read_at":{at},"read_seq":"#),
+        format!(r#"{{"events":[{for_others}{{"t":"{kind}","to":{to},"d":{{"user_id":{user},"read_at":{at},"read_seq":"#),
         format!(r#"}}}}],"read":[{user},"#),
         format!(",{now}]}}"),
     )
@@ -134,12 +137,17 @@ mod tests {
     fn the_pieces_make_a_change_again_whatever_the_user_is_called() {
         for name in ["ann", "18446744073709551615", "\",18446744073709551615", "\"read_seq\":18446744073709551615"] {
             let user = UserId::parse(name).unwrap();
-            let (a, b, c) = change_pieces(&user, 5, "t", &json!("all"));
+            let (a, b, c) = change_pieces(&user, 5, "t", true);
             let change: Change = serde_json::from_str(&format!("{a}7{b}7{c}")).unwrap();
             assert_eq!(change.read, Some((name.to_owned(), 7, 5)));
             assert_eq!(change.events[0].to, Audience::All);
             assert_eq!(change.events[0].d.as_ref().unwrap()["read_seq"], 7);
             assert_eq!(change.events[0].d.as_ref().unwrap()["user_id"], name);
+            let (a, b, c) = change_pieces(&user, 5, "t", false);
+            let large: Change = serde_json::from_str(&format!("{a}7{b}7{c}")).unwrap();
+            let named = vec![name.to_owned()];
+            assert_eq!((large.events[0].t.as_str(), &large.events[0].to), ("ra~", &Audience::Except(named.clone())));
+            assert_eq!((&large.events[1].to, &large.events[1].d), (&Audience::Only(named), &change.events[0].d));
         }
     }
 }

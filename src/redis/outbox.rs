@@ -18,6 +18,9 @@ use super::stored_form::{Change, Unreadable};
 use crate::domain::ids::{ConversationId, Millis, Rev, Seq};
 use crate::domain::position::EntryId;
 
+/// Ends the code of an event that leaves no log entry and reaches open streams alone.
+pub const LIVE_MARK: char = '~';
+
 /// `<shard epoch>-<n>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OutboxId {

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::WorkError;
 use super::expand_entry::{expand_entry, needs_members};
 use super::lagging::Lagging;
+use super::live_reads::LiveReads;
 use super::news::News;
 use super::own_shards::Owned;
 use super::recipients::Recipients;
@@ -128,6 +129,7 @@ pub struct DispatchShard {
     pub(super) lagging: Lagging,
     /// Conversations with ended memberships, and the rev up to which they are dispatched.
     ended: BTreeMap<ConversationId, Rev>,
+    live_reads: LiveReads,
 }
 
 impl DispatchShard {
@@ -145,6 +147,7 @@ impl DispatchShard {
             epoch: 0,
             lagging: Lagging::default(),
             ended: BTreeMap::new(),
+            live_reads: LiveReads::default(),
         }
     }
 
@@ -169,6 +172,9 @@ impl DispatchShard {
             Some(reader) => reader,
             None => self.stores.link.blocking_reader().await?,
         };
+        let due_ms = self.live_reads.due_in(Instant::now()).and_then(|due| u64::try_from(due.as_millis()).ok());
+        // Never 0: that would wait for ever.
+        let wait_ms = due_ms.map_or(wait_ms, |due| wait_ms.min(due + 1));
         let read = reader.read(&keys::outbox(self.shard), &cursor.to_string(), BATCH_MAX, wait_ms).await?;
         self.reader = Some(reader);
         if !read.is_empty() {
@@ -183,7 +189,10 @@ impl DispatchShard {
         }
         if !entries.is_empty() {
             self.deliver_fresh(&entries).await?;
+            let now = Instant::now();
+            entries.iter().filter_map(|entry| entry.read.as_ref()).for_each(|entry| self.live_reads.note(entry, now));
         }
+        self.live_reads.tell_due(&self.stores, &self.recipients, Instant::now());
         self.catch_up().await?;
         self.save().await?;
         Ok(entries.len())

@@ -3,7 +3,7 @@
 use crate::domain::event::{EventType, Pointer};
 use crate::domain::ids::UserId;
 use crate::redis::deliver_events::{Delivery, IndexChange};
-use crate::redis::outbox::OutboxEntry;
+use crate::redis::outbox::{LIVE_MARK, OutboxEntry};
 use crate::redis::stored_form::{Audience, StoredEvent};
 
 /// Whether an entry's events need to know who the members are: those that name their readers do not.
@@ -12,12 +12,12 @@ pub fn needs_members(entry: &OutboxEntry) -> bool {
     if entry.change.events.is_empty() {
         entry.message.is_some()
     } else {
-        entry.change.events.iter().any(|e| !matches!(e.to, Audience::Only(_)))
+        entry.change.events.iter().any(|e| !matches!(e.to, Audience::Only(_)) && !e.t.ends_with(LIVE_MARK))
     }
 }
 
 /// The deliveries of an entry in the order of its events, each to those of `members` for whom it is meant. A message without events is a
-/// `message.created` for everybody.
+/// `message.created` for everybody; what leaves no log entry goes another way (`live_reads`).
 #[must_use]
 pub fn expand_entry(entry: &OutboxEntry, members: &[UserId]) -> Vec<Delivery> {
     let implied = [StoredEvent::new(EventType::MessageCreated, Audience::All, None)];
@@ -26,7 +26,7 @@ pub fn expand_entry(entry: &OutboxEntry, members: &[UserId]) -> Vec<Delivery> {
         (events, _) => events,
     };
     let mut deliveries = Vec::with_capacity(events.len());
-    for event in events {
+    for event in events.iter().filter(|event| !event.t.ends_with(LIVE_MARK)) {
         let Some(kind) = EventType::of_code(&event.t) else {
             tracing::warn!(entry = %entry.id, code = %event.t, "an event of a type that this build does not know is passed over");
             continue;
@@ -152,6 +152,10 @@ mod tests {
         let read = entry(false, vec![StoredEvent::new(EventType::ReadAdvanced, Audience::Only(vec!["zoe".into()]), None)]);
         assert!(!needs_members(&read));
         check(&read, &[(EventType::ReadAdvanced, &["zoe"], IndexChange::Leave)]);
+        let live = StoredEvent { t: format!("ra{LIVE_MARK}"), to: Audience::Except(vec!["zoe".into()]), d: None };
+        let large = entry(false, vec![live, read.change.events[0].clone()]);
+        assert!(!needs_members(&large));
+        check(&large, &[(EventType::ReadAdvanced, &["zoe"], IndexChange::Leave)]);
         check(&entry(false, vec![StoredEvent { t: "??".into(), to: Audience::All, d: None }]), &[]);
     }
 }

@@ -19,6 +19,7 @@ pub mod dispatch_events;
 pub mod expand_entry;
 pub mod index_messages;
 mod lagging;
+mod live_reads;
 pub mod news;
 pub mod own_shards;
 pub mod recipients;

@@ -27,6 +27,7 @@ mod http_errors;
 mod identity;
 mod large_numbers;
 mod lease_races;
+mod live_reads;
 mod load_balancer;
 mod load_verdict;
 mod message_changes;

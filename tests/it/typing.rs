@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use seqline::domain::ids::ConversationId;
+use seqline::workers::cool_conversations::{Cooled, cool_conversation};
 use serde_json::{Value, json};
+use sqlx::{Connection as _, PgConnection};
 
-use crate::harness::fleet::PATIENCE;
-use crate::harness::{Client, Event, EventStream, Fleet, User, eventually, on_both};
+use crate::harness::client::pair;
+use crate::harness::{Client, Event, EventStream, Fleet, PATIENCE, RedisKind, User, eventually, on_both, stores};
 
 /// For what must not come: well above what it takes to come.
 const QUIET: Duration = Duration::from_millis(600);
@@ -140,4 +143,68 @@ on_both! {
         types(&fleet.client(1, &cid), &group, true).await;
         check_sign(&at_bob.wait_for("typing.updated", PATIENCE).await, &group, "cid", true);
     }
+
+    async fn where_a_conversation_has_left_redis_it_stays_there(fleet: Fleet) {
+        let (ann, bob, eve) = (User::new("ann"), User::new("bob"), User::new("eve"));
+        let owner = fleet.client(0, &ann);
+        let group = known_group(&owner, &["bob"]).await;
+        let stores = stores::open(&fleet.redis_url(), fleet.database().url(), &[]).await;
+        let id = ConversationId::parse(&group).unwrap();
+        eventually("it is cold", PATIENCE, async || {
+            cool_conversation(&stores, &id, "w", stores.clock.now() + 1_000_000).await.unwrap() == Cooled::Gone
+        }).await;
+        let mut stream = live(&fleet, 1, &bob).await;
+        let path = format!("/v1/conversations/{group}/typing");
+        fleet.client(1, &eve).post(&path, &json!({"typing": true})).await.expect_problem(404, "not_found");
+        types(&owner, &group, true).await;
+        types(&fleet.client(1, &ann), &group, true).await;
+        check_sign(&stream.next_event(PATIENCE).await.unwrap(), &group, "ann", true);
+        types(&owner, &group, false).await;
+        check_sign(&stream.next_event(PATIENCE).await.unwrap(), &group, "ann", false);
+        assert_eq!(stream.until_quiet(QUIET).await, vec![]);
+        assert_eq!(fleet.redis_ref().keys(&format!("*}}:{group}")).await, Vec::<String>::new(), "nobody loaded it");
+    }
+}
+
+/// Puts one into the archive, with this member.
+async fn put_system_conversation(fleet: &Fleet, id: &str, member: &str) {
+    let mut connection = PgConnection::connect(fleet.database().url()).await.unwrap();
+    let statements = [
+        "INSERT INTO conversations (id, shard, kind, facts_rev, created_at_ms, head_seq, rev, updated_at_ms) VALUES ($1, 0, 'system', 1, 1, 0, 1, 1)",
+        "INSERT INTO members (conv_id, user_id, role, joined_at_ms, joined_seq, joined_rev, rev) VALUES ($1, $2, 'member', 1, 0, 1, 1)",
+    ];
+    sqlx::query(statements[0]).bind(id).execute(&mut connection).await.unwrap();
+    sqlx::query(statements[1]).bind(id).bind(member).execute(&mut connection).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_refused_is_refused_in_order() {
+    let mut fleet = Fleet::start(RedisKind::Single, 1, 1).await;
+    let (ann, eve) = (fleet.client(0, &User::new("ann")), fleet.client(0, &User::new("eve")));
+    let group = ann.create_group("G", &["bob"]).await;
+    put_system_conversation(&fleet, "system:order:1", "ann").await;
+    let path = |conversation: &str| format!("/v1/conversations/{conversation}/typing");
+    let system = path("system:order:1");
+    let sign = json!({"typing": true});
+    for (body, code, field) in [
+        (json!({}), "invalid_field", "typing"),
+        (json!({"typing": "yes"}), "invalid_field", "typing"),
+        (json!({"typing": null}), "invalid_field", "typing"),
+        (json!({"typing": true, "to": "bob"}), "unknown_field", "to"),
+    ] {
+        let refused = ann.post(&path(&group), &body).await.expect_problem(422, code);
+        assert_eq!(refused.json["field"], field, "{body}");
+        eve.post(&path(&group), &body).await.expect_problem(404, "not_found");
+        eve.post(&system, &body).await.expect_problem(404, "not_found");
+    }
+    ann.post(&system, &sign).await.expect_problem(403, "read_only");
+    eve.post(&system, &sign).await.expect_problem(404, "not_found");
+    ann.post(&path(&pair("ann", "zoe")), &sign).await.expect_problem(404, "not_found");
+    ann.post(&path("system:order:2"), &sign).await.expect_problem(404, "not_found");
+    ann.post(&path("nowhere"), &sign).await.expect_problem(404, "not_found");
+    fleet.redis().nodes().iter_mut().for_each(|node| node.process().signal("STOP"));
+    let away = ann.post(&path(&group), &sign).await;
+    fleet.redis().nodes().iter_mut().for_each(|node| node.process().signal("CONT"));
+    assert!(away.header("retry-after").is_some());
+    away.expect_problem(503, "unavailable");
 }
