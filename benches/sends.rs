@@ -17,10 +17,10 @@ use seqline::actions::make_conversation::{GroupWish, make_group};
 use seqline::actions::send_message::{Ack, SendRequest, send_message};
 use seqline::domain::conversation::History;
 use seqline::domain::ids::{ClientKey, ConversationId, UserId};
-use seqline::domain::message::{Draft, MessageKind};
+use seqline::domain::message::Draft;
 use seqline::embedded::{PostgresOptions, PostgresServer, RedisOptions, RedisServer, TempFolder};
 use seqline::identity::mint::{Claims, mint};
-use seqline::redis::send_message::{SCRIPT, Send, call_of};
+use seqline::redis::send_message::{SCRIPT, Send, Terms, call_of};
 use seqline::settings::Settings;
 use seqline::startup::{open_stores, start_gateway, start_worker};
 use tokio::task::JoinSet;
@@ -126,7 +126,7 @@ async fn without_http(stores: &Arc<Stores>, ann: &UserId, group: &ConversationId
 
 fn request(sender: &UserId, group: &ConversationId, key: &str) -> SendRequest {
     let client_id = ClientKey::parse(key).unwrap();
-    let draft = Draft { client_id: client_id.clone(), kind: MessageKind::Text, body: "x".repeat(BODY_BYTES), client_sent_at: None };
+    let draft = Draft::text(client_id.clone(), "x".repeat(BODY_BYTES));
     SendRequest {
         sender: sender.clone(),
         service: false,
@@ -178,7 +178,8 @@ async fn raw(redis: &RedisServer, stores: &Stores, ann: &UserId, group: &Convers
         pair: None,
         refuse: false,
     };
-    let (names, args) = call_of(&stores.keys, stores.keys.shard_of(group), stores.clock.now(), u64::from(u32::MAX), &[send]);
+    let terms = Terms { now: stores.clock.now(), outbox_max: u64::from(u32::MAX), conversation_rate: None };
+    let (names, args) = call_of(&stores.keys, stores.keys.shard_of(group), &terms, &[send]);
     let sha = redis.wire().await.unwrap().command(&["SCRIPT", "LOAD", SCRIPT.source]).await.unwrap().text().unwrap().to_owned();
     let mut command = Command::new("redis-benchmark");
     command.args(["-p", &redis.port().to_string(), "-a", redis.password(), "-n", &RAW_CALLS.to_string(), "-c", "50", "-P", "16"]);

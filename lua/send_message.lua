@@ -1,16 +1,20 @@
 -- Numbers and keeps a run of messages of one shard, each by itself: one refused send does not touch its neighbours.
 -- KEYS: 1 shard info (hash), 2 outbox (stream); then for each send 7: head (hash), members (hash), marks (hash), window (hash),
 --       revs (sorted set), keys0 (hash), keys1 (hash).
--- ARGV: 1 now (ms), 2 outbox length above which sends are refused (entries), 3 how many sends; then for each send 12: conversation,
+-- ARGV: 1 now (ms), 2 outbox length above which sends are refused (entries), 3 how many sends, 4 messages a second that one conversation
+--       takes on average (0: as many as come), 5 messages it takes at once after a pause; then for each send 12: conversation,
 --       sender, client id, fingerprint, time inside the key (ms, '' if none), '1' if the archive was asked for this key, message JSON,
 --       pair JSON when a peer was named ('' if not), low user and high user of the pair, change JSON for a conversation that is made now,
 --       and '' or 'refuse' (say whether the caller may, but do not write).
--- RETURNS: one list per send, first a word: sent (seq, rev, numbers left in the lease, live replid, 1 if it made the conversation) |
---          replayed (seq, window value or false) | conflict | cold | closed | unmade | ask_archive | not_member | dissolved | refused | lease_used_up | overloaded | stale_epoch.
+-- RETURNS: one list per send, first a word: sent (seq, rev, numbers left in the lease, live replid, 1 if it made the conversation,
+--          whole tokens left in the conversation's bucket) |
+--          replayed (seq, window value or false) | conflict | cold | closed | unmade | ask_archive | not_member | dissolved | refused | limited (ms until the conversation
+--          takes one more) | lease_used_up | overloaded | stale_epoch.
 -- WHY: two gateways that read a counter and then write it give one number twice. Here looking up the key, checking the membership,
 --      numbering and appending are one step; and a server that restarted or was promoted (another master_replid) may have forgotten
 --      numbers, so it gives none before a new epoch is opened.
 local now, outbox_max, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local rate, size = tonumber(ARGV[4]), tonumber(ARGV[5])
 local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid', 'state', 'n')
 local live = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 local stale = not shard[1] or shard[2] ~= live or shard[3] ~= 'open'
@@ -24,7 +28,7 @@ local function send(k, a)
   local head, members, marks, window, revs = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
   local conversation, sender, key, print = ARGV[a], ARGV[a + 1], ARGV[a + 1] .. '\0' .. ARGV[a + 2], ARGV[a + 3]
   local c = redis.call('HMGET', head, 'lease_epoch', 'state', 'made', 'kgen', 'keys_all', 'keys_since', 'next', 'lease_to', 'rev',
-    'updated_at', 'mver', 'dissolved')
+    'updated_at', 'mver', 'dissolved', 'bucket')
   if c[1] ~= epoch then return {'cold'} end
   local current = KEYS[k + 5 + tonumber(c[4])]
   local known = redis.call('HGET', KEYS[k + 5], key) or redis.call('HGET', KEYS[k + 6], key)
@@ -45,6 +49,13 @@ local function send(k, a)
     return {c[12] == '1' and redis.call('HEXISTS', marks, sender) == 1 and 'dissolved' or 'not_member'}
   end
   if ARGV[a + 11] == 'refuse' then return {'refused'} end
+  -- The bucket that take_token.lua explains, in the head of the conversation.
+  local held, at = string.match(c[13] or '', '^(%S+) (%d+)$')
+  held, at = tonumber(held) or size, tonumber(at) or now
+  if now > at then held = held + (now - at) * rate / 1000 end
+  if now > at or at - now > 5000 then at = now end
+  held = math.min(size, held)
+  if rate > 0 and held < 1 then return {'limited', whole(math.ceil((1 - held) * 1000 / rate) + at - now)} end
   local seq = tonumber(c[7])
   if seq > tonumber(c[8]) then return {'lease_used_up'} end
   if length >= outbox_max then return {'overloaded'} end
@@ -53,6 +64,7 @@ local function send(k, a)
   local s, r, mver = whole(seq), whole(rev), c[11]
   local updated = whole(math.max(tonumber(c[10]), now))
   redis.call('HSET', head, 'next', whole(seq + 1), 'head', s, 'rev', r, 'updated_at', updated)
+  if rate > 0 then redis.call('HSET', head, 'bucket', string.format('%.3f %d', held - 1, at)) end
   if making then
     mver = r
     redis.call('HSET', head, 'made', '1', 'pair', ARGV[a + 7], 'created_at', ARGV[1], 'mver', mver, 'mcount', '2')
@@ -70,12 +82,13 @@ local function send(k, a)
   else
     redis.call('XADD', KEYS[2], id, 'c', conversation, 'r', r, 'v', mver, 't', ARGV[1], 'q', s, 'b', ARGV[a + 6])
   end
-  return {'sent', s, r, whole(tonumber(c[8]) - seq), live, making and '1' or '0'}
+  return {'sent', s, r, whole(tonumber(c[8]) - seq), live, making and '1' or '0',
+    whole(math.max(0, math.floor(held - 1)))}
 end
 
 local replies, before = {}, n
 for i = 1, count do
-  replies[i] = send(3 + (i - 1) * 7, 4 + (i - 1) * 12)
+  replies[i] = send(3 + (i - 1) * 7, 6 + (i - 1) * 12)
 end
 if n > before then redis.call('HSET', KEYS[1], 'n', whole(n)) end
 return replies

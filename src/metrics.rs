@@ -205,6 +205,8 @@ table! {
     counter SENDS = "seqline_sends_total" {outcome: ["new", "replayed", "conflict", "refused", "unavailable", "overloaded"]};
     /// Seconds from taking a send to answering it, by acknowledgement level reached
     histogram SEND_SECONDS = "seqline_send_seconds" {ack: ["accepted", "replicated", "archived"]} FAST;
+    /// Requests held back because somebody goes too fast, by limit
+    counter RATE_LIMITED = "seqline_rate_limited_total" {limit: ["user", "conversation", "writes", "streams"]};
     /// HTTP requests by route as in the contract (unmatched for any other path) and status
     counter HTTP_REQUESTS = "seqline_http_requests_total" {method, route, status};
     /// Seconds to the head of the answer, by route; streams and polls are left out

@@ -143,6 +143,24 @@ pub struct Settings {
     /// What happens to a message while the pre-send hook does not answer: allow, or refuse with 503
     #[arg(long, env = "SEQLINE_PRE_SEND_HOOK_AWAY", default_value = "allow", value_name = "allow|refuse")]
     pub pre_send_hook_away: String,
+    /// Messages a second that one user may send, on average over all conversations; 0 is no limit, fractions are fine
+    #[arg(long, env = "SEQLINE_USER_SENDS_PER_SECOND", default_value_t = 0.0, value_name = "RATE")]
+    pub user_sends_per_second: f64,
+    /// Messages that one user may send at once after a pause
+    #[arg(long, env = "SEQLINE_USER_SENDS_BURST", default_value_t = 20, value_name = "N")]
+    pub user_sends_burst: u64,
+    /// Messages a second that one conversation takes from all its members, on average; 0 is no limit
+    #[arg(long, env = "SEQLINE_CONVERSATION_SENDS_PER_SECOND", default_value_t = 0.0, value_name = "RATE")]
+    pub conversation_sends_per_second: f64,
+    /// Messages that one conversation takes at once after a pause
+    #[arg(long, env = "SEQLINE_CONVERSATION_SENDS_BURST", default_value_t = 50, value_name = "N")]
+    pub conversation_sends_burst: u64,
+    /// Conversations a second that one user may make, and members bring in, on average; 0 is no limit
+    #[arg(long, env = "SEQLINE_USER_WRITES_PER_SECOND", default_value_t = 0.0, value_name = "RATE")]
+    pub user_writes_per_second: f64,
+    /// Conversations and invitations that one user may make at once after a pause
+    #[arg(long, env = "SEQLINE_USER_WRITES_BURST", default_value_t = 60, value_name = "N")]
+    pub user_writes_burst: u64,
     /// Milliseconds that a stopping process gives its requests and streams
     #[arg(long, env = "SEQLINE_DRAIN_MS", default_value_t = 20_000, value_name = "MS")]
     pub drain_ms: u64,

@@ -9,6 +9,7 @@ pub mod change_conversation;
 pub mod change_message;
 pub mod clear_obstacle;
 pub mod find_message;
+pub mod limit_rate;
 pub mod list_conversations;
 pub mod list_members;
 pub mod make_conversation;

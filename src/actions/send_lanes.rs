@@ -8,10 +8,11 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::domain::ids::{ConversationId, ShardId};
+use crate::domain::rate_limit::Rate;
 use crate::redis::error::RedisError;
 use crate::redis::keys::Keys;
 use crate::redis::link::{Link, LinkError};
-use crate::redis::send_message::{Send, Sent, send_messages};
+use crate::redis::send_message::{Send, Sent, Terms, send_messages};
 
 /// Sends in one call: enough to share its cost, few enough to keep the server's other callers waiting for less than a millisecond.
 const SENDS_PER_CALL_MAX: usize = 32;
@@ -34,14 +35,15 @@ pub(crate) struct SendLanes {
     keys: Keys,
     clock: Clock,
     outbox_max: u64,
+    conversation_rate: Option<Rate>,
     /// Conversations for which numbers are being fetched ahead.
     fetching: Mutex<HashSet<ConversationId>>,
 }
 
 impl SendLanes {
-    pub(crate) fn new(link: Link, keys: Keys, clock: Clock, outbox_max: u64) -> Self {
+    pub(crate) fn new(link: Link, keys: Keys, clock: Clock, outbox_max: u64, conversation_rate: Option<Rate>) -> Self {
         let lanes = Arc::new((0..keys.shards).map(|_| Mutex::default()).collect());
-        Self { lanes, link, keys, clock, outbox_max, fetching: Mutex::default() }
+        Self { lanes, link, keys, clock, outbox_max, conversation_rate, fetching: Mutex::default() }
     }
 
     /// Sends one message, together with whatever else waits for its shard.
@@ -61,7 +63,10 @@ impl SendLanes {
         };
         if start {
             // A task of its own: a client that hangs up must not take the others' call with it.
-            tokio::spawn(drain(Arc::clone(&self.lanes), shard, self.link.clone(), self.keys, self.clock, self.outbox_max));
+            let clock = self.clock;
+            let (outbox_max, conversation_rate) = (self.outbox_max, self.conversation_rate);
+            let terms = move || Terms { now: clock.now(), outbox_max, conversation_rate };
+            tokio::spawn(drain(Arc::clone(&self.lanes), shard, self.link.clone(), self.keys, terms));
         }
         told.await.unwrap_or_else(|_| Err(LinkError::NoAnswer("the call was given up".into()).into()))
     }
@@ -77,7 +82,7 @@ impl SendLanes {
     }
 }
 
-async fn drain(lanes: Arc<Vec<Mutex<Lane>>>, shard: ShardId, link: Link, keys: Keys, clock: Clock, outbox_max: u64) {
+async fn drain(lanes: Arc<Vec<Mutex<Lane>>>, shard: ShardId, link: Link, keys: Keys, terms: impl Fn() -> Terms) {
     loop {
         let (sends, tells): (Vec<Send>, Vec<_>) = {
             let mut lane = lanes[usize::from(shard.0)].lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +93,7 @@ async fn drain(lanes: Arc<Vec<Mutex<Lane>>>, shard: ShardId, link: Link, keys: K
             let count = lane.waiting.len().min(SENDS_PER_CALL_MAX);
             lane.waiting.drain(..count).unzip()
         };
-        match send_messages(&link, &keys, shard, clock.now(), outbox_max, &sends).await {
+        match send_messages(&link, &keys, shard, &terms(), &sends).await {
             Ok(answers) => {
                 for (tell, answer) in tells.into_iter().zip(answers) {
                     // Whoever hung up does not want the answer any more.

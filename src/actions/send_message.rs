@@ -8,11 +8,13 @@ use uuid::Uuid;
 use super::Stores;
 use super::ask_hook::{is_asked, may_send};
 use super::clear_obstacle::{Obstacle, Tries};
+use super::limit_rate::{give_back, rate_of, take_from_user};
 use super::read_messages::{Visible, messages_for};
 use super::warm_conversation::extend_lease;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ClientKey, ConversationId, Kind, Millis, UserId};
 use crate::domain::message::{Draft, Message, MessageKind};
+use crate::domain::rate_limit::{LimitState, Limited, Rate};
 use crate::domain::refusal::{FieldError, Refusal};
 use crate::redis::conversation_head::pair_json;
 use crate::redis::keys;
@@ -62,13 +64,48 @@ pub struct SendOutcome {
     pub replayed: bool,
     /// How far it got.
     pub reached: Ack,
+    /// Where the sender and the conversation stand with their limits; empty when a replay cost nothing.
+    pub limits: Vec<LimitState>,
 }
 
-/// Sends a message.
+/// Sends a message. What is no new message costs no token of the sender's limit.
 ///
 /// # Errors
-/// In the contract's order: a known key with other content, no member, invalid content, no right, store away.
+/// In the contract's order: a known key with other content, no member, invalid content, no right, too fast, store away.
 pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<SendOutcome, Refusal> {
+    let sender = request.sender.clone();
+    // Asked first and told last: a known key is answered whatever the limit says, and so is what cannot be sent at all.
+    let taken = if request.service || refusal_of(&request).is_some() {
+        Ok(None)
+    } else {
+        take_from_user(stores, &sender, Limited::UserSends).await
+    };
+    let (taken, limited) = match taken {
+        Ok(taken) => (taken, None),
+        Err(limited) => (None, Some(limited)),
+    };
+    let outcome = send(stores, request, limited).await;
+    match outcome {
+        Ok(outcome) if outcome.replayed => {
+            give_back(stores, &sender, taken).await;
+            Ok(outcome)
+        }
+        Ok(mut outcome) => {
+            outcome.limits.splice(0..0, taken);
+            Ok(outcome)
+        }
+        Err(refusal) => {
+            // Somebody who sends what is refused time after time is slowed down like everybody else.
+            if matches!(refusal, Refusal::RateLimited(_) | Refusal::Unavailable(_) | Refusal::Overloaded) {
+                give_back(stores, &sender, taken).await;
+            }
+            Err(refusal)
+        }
+    }
+}
+
+/// Sends a message, unless the sender is `limited`: then it says what stands under the key already, if anything does.
+async fn send(stores: &Arc<Stores>, request: SendRequest, limited: Option<Refusal>) -> Result<SendOutcome, Refusal> {
     let mut tries = Tries::new(stores);
     let until = tries.until();
     let now = stores.clock.now();
@@ -77,7 +114,8 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
     // What has to be looked up or asked before the message may stand comes between two steps: the first finds out that nothing else stands
     // against the message, and writes nothing.
     let links = request.content.as_ref().is_ok_and(|draft| draft.reply_to.is_some());
-    let mut unchecked = refused.is_none() && (links || is_asked(stores, request.service));
+    let mut unchecked = refused.is_none() && (links || (limited.is_none() && is_asked(stores, request.service)));
+    refused = refused.or(limited);
     let mut send = Send {
         conversation: request.conversation.clone(),
         sender: request.sender.clone(),
@@ -91,7 +129,7 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
     let (id, user) = (&request.conversation, &request.sender);
     loop {
         let obstacle = match stores.lanes.send(send.clone()).await {
-            Ok(Sent::Sent { seq, rev, left, replid, made }) => {
+            Ok(Sent::Sent { seq, rev, left, replid, made, tokens }) => {
                 if made {
                     list_for_maker(stores, user, id, now).await;
                 }
@@ -100,7 +138,9 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
                 }
                 let message = Message { seq, rev, ..fresh };
                 let reached = wait_for(stores, &message, request.ack, until, Some(&replid)).await;
-                return Ok(SendOutcome { message, replayed: false, reached });
+                let limits =
+                    conversation_limit(stores).map(|rate| rate.with_left(Limited::ConversationSends, tokens)).into_iter().collect();
+                return Ok(SendOutcome { message, replayed: false, reached, limits });
             }
             Ok(Sent::Replayed { seq, message }) => {
                 let message = match message {
@@ -113,7 +153,7 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
                 // An earlier try of this very request whose answer was lost is no replay for the client.
                 let replayed = message.id != fresh.id;
                 let reached = wait_for(stores, &message, request.ack, until, None).await;
-                return Ok(SendOutcome { message, replayed, reached });
+                return Ok(SendOutcome { message, replayed, reached, limits: Vec::new() });
             }
             Ok(Sent::Conflict) => return Err(Refusal::IdempotencyConflict),
             Ok(Sent::NotMember | Sent::Unmade) => return Err(Refusal::NotFound),
@@ -123,6 +163,9 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
                     return Err(refused.take().unwrap_or(Refusal::Unavailable("the message cannot be sent")));
                 }
                 check_links(stores, &request).await?;
+                if let Some(limited) = refused.take() {
+                    return Err(limited);
+                }
                 if let Ok(draft) = &request.content
                     && is_asked(stores, request.service)
                 {
@@ -132,6 +175,10 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
                 continue;
             }
             Ok(Sent::Overloaded) => return Err(Refusal::Overloaded),
+            Ok(Sent::Limited { wait_ms }) => {
+                let state = conversation_limit(stores).map(|rate| rate.empty(Limited::ConversationSends, wait_ms));
+                return Err(state.map_or(Refusal::Unavailable("the conversation is busy"), Refusal::RateLimited));
+            }
             Ok(Sent::AskArchive) => {
                 if let Some(outcome) = known_to_archive(stores, &request).await? {
                     return outcome;
@@ -147,6 +194,10 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
                 if send.pair.is_none() && stores.archive.membership(id, user).await?.is_none() {
                     return Err(Refusal::NotFound);
                 }
+                // Nor somebody who is held back: the archive has said that the key is new.
+                if !unchecked && let Some(limited @ Refusal::RateLimited(_)) = refused {
+                    return Err(limited);
+                }
                 Obstacle::Cold
             }
             Ok(Sent::Closed) => Obstacle::Closed,
@@ -157,6 +208,10 @@ pub async fn send_message(stores: &Arc<Stores>, request: SendRequest) -> Result<
         let make = send.pair.is_some() && refused.is_none();
         tries.clear(stores, id, user, obstacle, make).await?;
     }
+}
+
+fn conversation_limit(stores: &Stores) -> Option<Rate> {
+    rate_of(stores, Limited::ConversationSends)
 }
 
 /// The message as it will be stored, without its place.
@@ -239,7 +294,11 @@ async fn known_to_archive(stores: &Stores, request: &SendRequest) -> Result<Opti
         return Ok(None);
     };
     let same = request.content.as_ref().is_ok_and(|draft| Some(draft.fingerprint()) == message.fingerprint);
-    Ok(Some(if same { Ok(SendOutcome { message, replayed: true, reached: Ack::Archived }) } else { Err(Refusal::IdempotencyConflict) }))
+    Ok(Some(if same {
+        Ok(SendOutcome { message, replayed: true, reached: Ack::Archived, limits: Vec::new() })
+    } else {
+        Err(Refusal::IdempotencyConflict)
+    }))
 }
 
 /// The maker's list holds the conversation before the answer. If it cannot be written the message stands all the same, and dispatch writes it.

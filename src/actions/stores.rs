@@ -10,6 +10,7 @@ use super::short_memory::ShortMemory;
 use crate::clock::Clock;
 use crate::domain::ids::UserId;
 use crate::domain::profile::Profile;
+use crate::domain::rate_limit::Rate;
 use crate::domain::refusal::Refusal;
 use crate::hooks::Hooks;
 use crate::postgres::{Archive, ArchiveError};
@@ -49,7 +50,8 @@ impl Stores {
     pub fn new(link: Link, archive: Archive, settings: Arc<Settings>) -> Arc<Self> {
         let keys = Keys { shards: settings.shards, partitions: settings.partitions };
         let clock = Clock::with_offset(settings.clock_offset_ms);
-        let lanes = SendLanes::new(link.clone(), keys, clock, settings.outbox_max_entries);
+        let rate = Rate::of(settings.conversation_sends_per_second, settings.conversation_sends_burst);
+        let lanes = SendLanes::new(link.clone(), keys, clock, settings.outbox_max_entries, rate);
         let profiles = ShortMemory::new(PROFILES_MAX, PROFILES_LIVE);
         let (claims, first_members) = (Claims::new(), FirstMembers::new());
         let hooks = Hooks::of(&settings).unwrap_or_else(|fault| {

@@ -9,9 +9,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::AppState;
 use super::paging::{NoQuery, Query};
 use super::path::ConversationPath;
-use super::respond::{Problem, json, ok};
+use super::respond::{Problem, json, ok, show_limits};
 use super::strict_json::{DeferredJson, StrictJson};
 use crate::actions::change_conversation::change_conversation;
+use crate::actions::limit_rate::{give_back, take_from_user};
 use crate::actions::list_conversations::{Listed, count_unread, list_conversations};
 use crate::actions::make_conversation::{GroupWish, make_group, make_single};
 use crate::actions::name_conversations::name_conversation;
@@ -22,6 +23,7 @@ use crate::contract::conversation::{
 use crate::domain::change::Command;
 use crate::domain::conversation::parse_title;
 use crate::domain::ids::{ClientKey, ConversationId};
+use crate::domain::rate_limit::Limited;
 use crate::domain::refusal::{FieldError, Refusal};
 use crate::identity::Caller;
 
@@ -37,7 +39,10 @@ pub async fn create_conversation(
     headers: HeaderMap,
     StrictJson(body): StrictJson<CreateConversation>,
 ) -> Result<Response, Problem> {
-    let made = match body.prove(&caller.user)? {
+    let wanted = body.prove(&caller.user)?;
+    let user_makes = !caller.scopes.service && !matches!(wanted, NewConversation::System { .. });
+    let taken = if user_makes { take_from_user(&state.stores, &caller.user, Limited::UserWrites).await? } else { None };
+    let made = match wanted {
         NewConversation::Single { peer } => make_single(&state.stores, &caller.user, &peer).await?,
         NewConversation::Group { title, members, history } => {
             let key = idempotency_key(&headers)?.map(|key| key.to_string());
@@ -52,7 +57,12 @@ pub async fn create_conversation(
         }
     };
     let status = if made.fresh { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(json(status, &Conversation::from(&name_conversation(&state.stores, made.view).await)))
+    if !made.fresh {
+        give_back(&state.stores, &caller.user, taken).await;
+    }
+    let mut answer = json(status, &Conversation::from(&name_conversation(&state.stores, made.view).await));
+    show_limits(answer.headers_mut(), taken.as_slice());
+    Ok(answer)
 }
 
 /// The header `Idempotency-Key`, if there is one.

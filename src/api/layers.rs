@@ -13,7 +13,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use uuid::Uuid;
 
 use super::AppState;
-use super::respond::{Code, PROBLEM_JSON, Problem, accepts};
+use super::respond::{Code, PROBLEM_JSON, Problem, RATE_LIMIT, RATE_LIMIT_POLICY, accepts};
 use crate::metrics;
 use crate::settings::Settings;
 
@@ -147,7 +147,7 @@ pub fn cors(settings: &Settings) -> Option<CorsLayer> {
             .allow_origin(AllowOrigin::list(origins))
             .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
             .allow_headers([AUTHORIZATION, CONTENT_TYPE, header("idempotency-key"), header("last-event-id"), REQUEST_ID])
-            .expose_headers([REQUEST_ID, RETRY_AFTER, header("idempotency-replayed"), header("seqline-ack")])
+            .expose_headers([REQUEST_ID, RETRY_AFTER, RATE_LIMIT, RATE_LIMIT_POLICY, header("idempotency-replayed"), header("seqline-ack")])
             .allow_credentials(settings.jwt_cookie.is_some())
             .max_age(Duration::from_secs(600)),
     )

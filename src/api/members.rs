@@ -9,14 +9,16 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::AppState;
 use super::paging::{NoQuery, Query};
 use super::path::{ConversationPath, UserPath};
-use super::respond::{Problem, json, ok};
+use super::respond::{Problem, json, ok, show_limits};
 use crate::actions::change_conversation::{Changed, change_conversation};
+use crate::actions::limit_rate::{give_back, take_from_user};
 use crate::actions::list_members::{list_members, read_member};
 use crate::actions::read_conversation::view;
 use crate::actions::read_profiles::profiles_of;
 use crate::contract::conversation::{Member, MemberPage};
 use crate::domain::change::Command;
 use crate::domain::ids::UserId;
+use crate::domain::rate_limit::{LimitState, Limited};
 use crate::domain::refusal::Refusal;
 use crate::identity::Caller;
 
@@ -55,12 +57,25 @@ pub async fn put_member(
     UserPath(user): UserPath,
 ) -> Result<Response, Problem> {
     let user = proven(&state, &caller, &id, user).await?;
+    let taken = match take(&state, &caller).await {
+        Ok(taken) => taken,
+        Err(limited) => {
+            // Told last: who is no member learns that first.
+            view(&state.stores, &caller.user, &id).await?;
+            return Err(limited.into());
+        }
+    };
     let status = match change_conversation(&state.stores, &caller.user, &id, &Command::Invite(user.clone())).await? {
         Changed::Yes => StatusCode::CREATED,
-        Changed::No => StatusCode::OK,
+        Changed::No => {
+            give_back(&state.stores, &caller.user, taken).await;
+            StatusCode::OK
+        }
     };
     let member = read_member(&state.stores, &caller.user, &id, &user).await?;
-    Ok(json(status, &Member::new(&member, profiles_of(&state.stores, vec![user.clone()]).await.get(&user))))
+    let mut answer = json(status, &Member::new(&member, profiles_of(&state.stores, vec![user.clone()]).await.get(&user)));
+    show_limits(answer.headers_mut(), taken.as_slice());
+    Ok(answer)
 }
 
 /// Removes a user; oneself leaves.
@@ -76,6 +91,13 @@ pub async fn delete_member(
     let user = proven(&state, &caller, &id, user).await?;
     change_conversation(&state.stores, &caller.user, &id, &Command::Remove(user)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn take(state: &AppState, caller: &Caller) -> Result<Option<LimitState>, Refusal> {
+    if caller.scopes.service {
+        return Ok(None);
+    }
+    take_from_user(&state.stores, &caller.user, Limited::UserWrites).await
 }
 
 /// The user in the path; what is wrong with it is told to members only.

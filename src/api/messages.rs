@@ -10,7 +10,7 @@ use super::AppState;
 use super::conversations::idempotency_key;
 use super::paging::{NoQuery, Query, bad};
 use super::path::{ClientIdPath, ConversationPath, SeqPath};
-use super::respond::{Problem, json, ok};
+use super::respond::{Problem, json, ok, show_limits};
 use super::strict_json::DeferredJson;
 use crate::actions::find_message::{SendState, find_message};
 use crate::actions::mark_read;
@@ -77,6 +77,7 @@ pub async fn send(
     let shown = show_sent(&state, &caller, outcome.message).await;
     let mut answer = json(status, &Message::from(&shown));
     answer.headers_mut().insert(ACK_HEADER, HeaderValue::from_static(ack_word(outcome.reached)));
+    show_limits(answer.headers_mut(), &outcome.limits);
     if outcome.replayed {
         answer.headers_mut().insert(REPLAYED_HEADER, HeaderValue::from_static("true"));
     }

@@ -2,14 +2,20 @@
 
 use axum::body::Body;
 use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 pub use crate::contract::problem::{Code, Problem};
+use crate::domain::rate_limit::LimitState;
 use crate::domain::refusal::{FieldError, Refusal};
 use crate::identity::TokenFault;
+use crate::metrics;
 
+/// Where the caller stands with limits.
+pub const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+/// Which limits there are.
+pub const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 /// Media type of every error answer.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -26,6 +32,7 @@ impl IntoResponse for Problem {
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
+        show_limits(headers, self.limit.as_slice());
         // The rest of such a body is not read, so nothing can follow on this connection.
         if matches!(self.status, 413 | 415) {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -51,9 +58,15 @@ impl From<Refusal> for Problem {
             Refusal::Invalid(error) => Self::invalid_field(error),
             Refusal::InvalidParameter(error) => Self::invalid_parameter(error),
             Refusal::InvalidCursor => Self::new(Code::InvalidCursor, "This is no position that was given out here."),
-            Refusal::RateLimited(ms) => {
-                let seconds = u32::try_from(ms.div_ceil(1000)).unwrap_or(u32::MAX).max(1);
-                Self { retry_after_s: Some(seconds), ..Self::new(Code::RateLimited, "Too many requests; wait and send the same again.") }
+            Refusal::RateLimited(state) => {
+                // Counted here, where every refusal passes on its way out.
+                metrics::RATE_LIMITED.add(&[state.limited.as_str()], 1);
+                let seconds = u32::try_from(state.reset_s).unwrap_or(u32::MAX).max(1);
+                Self {
+                    retry_after_s: Some(seconds),
+                    limit: Some(state),
+                    ..Self::new(Code::RateLimited, "Too many requests; wait and send the same again.")
+                }
             }
             // The reason names what is away, in our own words; it stands in the log and not in the answer.
             Refusal::Unavailable(_) => Self::unavailable(),
@@ -108,6 +121,22 @@ impl Problem {
     #[must_use]
     pub fn invalid_parameter(error: FieldError) -> Self {
         Self::new(Code::InvalidParameter, format!("'{}' {}.", error.field, error.fault)).of_field(error.field)
+    }
+}
+
+/// Says where the caller stands with the limits that were asked: `RateLimit-Policy` (a quota `q` in a window of `w` seconds) and `RateLimit`
+/// (`r` left, `t` seconds to go), as in draft-ietf-httpapi-ratelimit-headers-10.
+pub fn show_limits(headers: &mut HeaderMap, limits: &[LimitState]) {
+    if limits.is_empty() {
+        return;
+    }
+    let list = |item: fn(&LimitState) -> String| limits.iter().map(item).collect::<Vec<_>>().join(", ");
+    let policy = list(|l| format!("\"{}\";q={};w={}", l.limited.as_str(), l.quota, l.window_s));
+    let state = list(|l| format!("\"{}\";r={};t={}", l.limited.as_str(), l.remaining, l.reset_s));
+    for (name, value) in [(RATE_LIMIT_POLICY, policy), (RATE_LIMIT, state)] {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(name, value);
+        }
     }
 }
 

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::domain::rate_limit::LimitState;
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $word:literal, $status:literal, $title:literal;)*) => {
         /// What went wrong, as one word for programs.
@@ -111,6 +113,9 @@ pub struct Problem {
     /// Seconds for the header `Retry-After`; not part of the body.
     #[serde(skip)]
     pub retry_after_s: Option<u32>,
+    /// For the headers `RateLimit` and `RateLimit-Policy`; not part of the body.
+    #[serde(skip)]
+    pub limit: Option<LimitState>,
 }
 
 impl Problem {
@@ -125,6 +130,7 @@ impl Problem {
             detail: detail.into(),
             field: None,
             retry_after_s: matches!(code.status(), 429 | 503).then_some(1),
+            limit: None,
         }
     }
 

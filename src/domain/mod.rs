@@ -12,6 +12,7 @@ pub mod permission;
 pub mod position;
 pub mod profile;
 pub mod quote;
+pub mod rate_limit;
 pub mod reaction;
 pub mod read_mark;
 pub mod refusal;

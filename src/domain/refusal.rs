@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::rate_limit::LimitState;
+
 /// What is wrong with a value whose field the caller knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldFault {
@@ -71,9 +73,9 @@ pub enum Refusal {
     /// A position or page cursor that nobody gave out.
     #[error("invalid cursor")]
     InvalidCursor,
-    /// Too many requests; try again after so many milliseconds.
-    #[error("rate limited for {0} ms")]
-    RateLimited(u64),
+    /// Too many of something; what to wait for stands in it.
+    #[error("rate limited for {} s", .0.reset_s)]
+    RateLimited(LimitState),
     /// A store is away or the conversation is closed for a moment; nothing was half done.
     #[error("unavailable: {0}")]
     Unavailable(&'static str),

@@ -4,6 +4,7 @@
 //! everything it needs in one slot, on one server and on Cluster alike.
 
 use crate::domain::ids::{ConversationId, PartitionId, ShardId, UserId};
+use crate::domain::rate_limit::Limited;
 
 /// Key names of one installation: they depend on how many shards and partitions it was made with.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +60,12 @@ impl Keys {
         let partition = self.partition_of(user);
         let key = |noun: &str| format!("{noun}:{{u{}}}:{user}", partition.0);
         UserKeys { log: key("log"), log_info: key("loginfo"), cursors: key("cursors"), index: key("index") }
+    }
+
+    /// String that lives until the bucket is full: `<tokens> <at ms>` of one of a user's limits.
+    #[must_use]
+    pub fn bucket(&self, user: &UserId, limited: Limited) -> String {
+        format!("bucket:{{u{}}}:{}:{user}", self.partition_of(user).0, limited.as_str())
     }
 
     /// A ticket's record: string, JSON claims, lives until the ticket ends. `digest` is hex of the secret's SHA-256.

@@ -48,6 +48,7 @@ pub mod scripts;
 pub mod send_message;
 pub mod show_typing;
 pub mod stored_form;
+pub mod take_token;
 pub mod tickets;
 mod topology;
 pub mod touch_index;

@@ -9,6 +9,7 @@ use super::reply::{Reply, unknown_word};
 use super::stored_form::parse_window_value;
 use crate::domain::ids::{ClientKey, ConversationId, Millis, Rev, Seq, ShardId, UserId};
 use crate::domain::message::Message;
+use crate::domain::rate_limit::Rate;
 
 /// The script.
 pub static SCRIPT: Script = Script { name: "send_message", source: include_str!("../../lua/send_message.lua") };
@@ -62,6 +63,8 @@ pub enum Sent {
         replid: String,
         /// Whether it made the conversation.
         made: bool,
+        /// Whole tokens left in the conversation's bucket; says nothing without a limit.
+        tokens: u64,
     },
     /// The key is known, with the same content; the message is there unless it has left the window.
     Replayed {
@@ -86,6 +89,11 @@ pub enum Sent {
     Dissolved,
     /// Everything would have been in order; nothing was written, as asked.
     Refused,
+    /// The conversation takes one more in so many milliseconds; nothing was written.
+    Limited {
+        /// Milliseconds to wait.
+        wait_ms: u64,
+    },
     /// Numbers must be fetched first.
     LeaseUsedUp,
     /// The outbox is at its high-water mark.
@@ -94,19 +102,23 @@ pub enum Sent {
     StaleEpoch,
 }
 
+/// What a run of sends has in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// When, ms.
+    pub now: Millis,
+    /// Outbox length in entries above which sends are refused.
+    pub outbox_max: u64,
+    /// How fast one conversation takes messages.
+    pub conversation_rate: Option<Rate>,
+}
+
 /// Sends a run of messages of one shard, in order.
 ///
 /// # Errors
 /// When Redis cannot be asked; each send is then safe to repeat, its key makes it so.
-pub async fn send_messages(
-    link: &Link,
-    keys: &Keys,
-    shard: ShardId,
-    now: Millis,
-    outbox_max: u64,
-    sends: &[Send],
-) -> Result<Vec<Sent>, RedisError> {
-    let (names, args) = call_of(keys, shard, now, outbox_max, sends);
+pub async fn send_messages(link: &Link, keys: &Keys, shard: ShardId, terms: &Terms, sends: &[Send]) -> Result<Vec<Sent>, RedisError> {
+    let (names, args) = call_of(keys, shard, terms, sends);
     let reply = link.eval(&SCRIPT, names, args).await?;
     let replies = reply.as_list()?;
     if replies.len() != sends.len() {
@@ -117,9 +129,11 @@ pub async fn send_messages(
 
 /// The script's keys and arguments for these sends; also what `benches/sends.rs` gives to `redis-benchmark`.
 #[must_use]
-pub fn call_of(keys: &Keys, shard: ShardId, now: Millis, outbox_max: u64, sends: &[Send]) -> (Vec<String>, Vec<Bytes>) {
+pub fn call_of(keys: &Keys, shard: ShardId, terms: &Terms, sends: &[Send]) -> (Vec<String>, Vec<Bytes>) {
     let mut names = vec![keys::shard_info(shard), keys::outbox(shard)];
-    let mut args: Vec<Bytes> = vec![now.to_string().into(), outbox_max.to_string().into(), sends.len().to_string().into()];
+    let (per_second, burst) = terms.conversation_rate.map_or((0.0, 1), |rate| (rate.per_second, rate.burst));
+    let common = [terms.now.to_string(), terms.outbox_max.to_string(), sends.len().to_string(), per_second.to_string(), burst.to_string()];
+    let mut args: Vec<Bytes> = common.into_iter().map(Bytes::from).collect();
     for send in sends {
         let k = keys.conversation(&send.conversation);
         names.extend([k.head, k.members, k.marks, k.window, k.revs, k.keys_0, k.keys_1]);
@@ -149,9 +163,14 @@ pub fn call_of(keys: &Keys, shard: ShardId, now: Millis, outbox_max: u64, sends:
 fn parse(send: &Send, reply: &Reply) -> Result<Sent, RedisError> {
     let mut items = reply.items()?;
     Ok(match items.str()? {
-        "sent" => {
-            Sent::Sent { seq: items.u64()?, rev: items.u64()?, left: items.u64()?, replid: items.str()?.to_owned(), made: items.bool()? }
-        }
+        "sent" => Sent::Sent {
+            seq: items.u64()?,
+            rev: items.u64()?,
+            left: items.u64()?,
+            replid: items.str()?.to_owned(),
+            made: items.bool()?,
+            tokens: items.u64()?,
+        },
         "replayed" => {
             let seq = items.u64()?;
             let message = match items.item()?.present() {
@@ -168,6 +187,7 @@ fn parse(send: &Send, reply: &Reply) -> Result<Sent, RedisError> {
         "not_member" => Sent::NotMember,
         "dissolved" => Sent::Dissolved,
         "refused" => Sent::Refused,
+        "limited" => Sent::Limited { wait_ms: items.u64()? },
         "lease_used_up" => Sent::LeaseUsedUp,
         "overloaded" => Sent::Overloaded,
         "stale_epoch" => Sent::StaleEpoch,

@@ -40,6 +40,9 @@ impl fmt::Display for SettingFault {
 
 /// Shortest HS256 secret in bytes (RFC 7518, 3.2): from any token a shorter one could be guessed offline.
 const SECRET_BYTES_MIN: usize = 32;
+/// Slowest and fastest rate of a limit, in events a second.
+const RATE_MIN: f64 = 0.001;
+const RATE_MAX: f64 = 1_000_000.0;
 /// Schemes that name Redis.
 const REDIS_SCHEMES: &[&str] = &["redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster"];
 
@@ -84,14 +87,29 @@ impl Settings {
                 return Err(SettingFault::new(name, format!("must be from {min} to {max}, not {value}")));
             }
         }
+        for (name, rate) in self.rates() {
+            // Below that a bucket would take years to fill, and its life in Redis could not be counted.
+            if !(rate == 0.0 || (RATE_MIN..=RATE_MAX).contains(&rate)) {
+                return Err(SettingFault::new(name, format!("must be 0, or from {RATE_MIN} to {RATE_MAX} a second, not {rate}")));
+            }
+        }
         if !matches!(self.log_format.as_str(), "json" | "text") {
             return fault("SEQLINE_LOG_FORMAT", "must be json or text");
         }
         Ok(())
     }
 
+    /// Rates in events a second.
+    fn rates(&self) -> [(&'static str, f64); 3] {
+        [
+            ("SEQLINE_USER_SENDS_PER_SECOND", self.user_sends_per_second),
+            ("SEQLINE_CONVERSATION_SENDS_PER_SECOND", self.conversation_sends_per_second),
+            ("SEQLINE_USER_WRITES_PER_SECOND", self.user_writes_per_second),
+        ]
+    }
+
     /// Numbers with their smallest and largest sensible value.
-    fn bounds(&self) -> [(&'static str, u64, u64, u64); 25] {
+    fn bounds(&self) -> [(&'static str, u64, u64, u64); 28] {
         const DAY_MS: u64 = 86_400_000;
         const YEAR_S: u64 = 31_536_000;
         [
@@ -118,6 +136,9 @@ impl Settings {
             ("SEQLINE_WEBHOOK_MAX_AGE", self.webhook_max_age, 1, YEAR_S),
             ("SEQLINE_WEBHOOK_CALLS_MAX", self.webhook_calls_max, 1, 1_000),
             ("SEQLINE_PRE_SEND_HOOK_DEADLINE_MS", self.pre_send_hook_deadline_ms, 1, 60_000),
+            ("SEQLINE_USER_SENDS_BURST", self.user_sends_burst, 1, 1_000_000),
+            ("SEQLINE_CONVERSATION_SENDS_BURST", self.conversation_sends_burst, 1, 1_000_000),
+            ("SEQLINE_USER_WRITES_BURST", self.user_writes_burst, 1, 1_000_000),
             ("SEQLINE_DRAIN_MS", self.drain_ms, 1, 3_600_000),
             ("SEQLINE_CLOCK_OFFSET_MS", self.clock_offset_ms.unsigned_abs(), 0, DAY_MS),
         ]

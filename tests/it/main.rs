@@ -42,6 +42,7 @@ mod postgres_leases;
 mod postgres_model;
 mod pre_send_hook;
 mod profiles;
+mod rate_limits;
 mod redis_link;
 mod redis_link_faults;
 mod resume;
