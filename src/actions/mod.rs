@@ -21,6 +21,7 @@ pub mod read_conversation;
 pub mod read_events;
 pub mod read_messages;
 pub mod read_profiles;
+pub mod read_readers;
 pub mod read_versions;
 pub mod search_messages;
 pub mod send_lanes;

@@ -26,6 +26,7 @@ pub mod messages;
 pub mod openapi;
 pub mod paging;
 pub mod path;
+pub mod readers;
 pub mod respond;
 pub mod router;
 pub mod search;

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use super::respond::{Code, Problem};
 use super::{
     AppState, conversations, event_ack, event_poll, event_stream, event_ticket, layers, members, message_changes, messages, openapi,
-    search, typing, users,
+    readers, search, typing, users,
 };
 
 /// All routes, without state and layers.
@@ -32,6 +32,7 @@ fn rows() -> OpenApiRouter<AppState> {
         .routes(routes!(messages::send, messages::get_messages))
         .routes(routes!(messages::get_message, message_changes::patch_message, message_changes::delete_message))
         .routes(routes!(message_changes::put_reaction, message_changes::delete_reaction))
+        .routes(routes!(readers::get_readers))
         .routes(routes!(messages::get_by_client_id))
         .routes(routes!(messages::post_read))
         .routes(routes!(typing::post_typing))

@@ -309,3 +309,21 @@ pub struct VersionList {
     /// Oldest first.
     pub items: Vec<MessageVersion>,
 }
+
+/// Somebody who has read a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Reader {
+    /// Who.
+    pub user_id: String,
+    /// When their watermark last moved.
+    pub read_at: Timestamp,
+}
+
+/// Who has read a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReaderList {
+    /// How many.
+    pub count: u64,
+    /// Without the sender, the latest first.
+    pub items: Vec<Reader>,
+}

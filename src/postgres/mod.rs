@@ -13,6 +13,7 @@ pub mod living_leases;
 pub mod message_versions;
 pub mod messages;
 pub mod profiles;
+pub mod readers;
 pub mod search;
 pub mod search_queue;
 pub mod server_facts;

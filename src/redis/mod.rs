@@ -36,6 +36,7 @@ pub mod read_intervals;
 pub mod read_log;
 pub mod read_members;
 pub mod read_messages;
+pub mod read_readers;
 pub mod read_shard;
 pub mod register_streams;
 pub mod register_worker;

@@ -5,8 +5,8 @@ use super::{
     ack_cursor, advance_cursor, advance_read, announce_epoch, change_message, close_conversation, commit_change, deliver_events,
     discard_conversation, drop_conversation, extend_lease, find_gateways, find_message, forget_left, install_conversation, lease_shard,
     mark_offset, open_conversation, open_epoch, read_aside, read_backlog, read_conversation, read_index, read_intervals, read_log,
-    read_members, read_messages, read_shard, register_streams, register_worker, release_shard, reopen_conversation, send_message,
-    show_typing, take_token, touch_index, trim_window, wake_gateway,
+    read_members, read_messages, read_readers, read_shard, register_streams, register_worker, release_shard, reopen_conversation,
+    send_message, show_typing, take_token, touch_index, trim_window, wake_gateway,
 };
 
 /// All scripts, in alphabetical order of their names; each stands beside its typed function.
@@ -38,6 +38,7 @@ pub static ALL: &[&Script] = &[
     &read_log::SCRIPT,
     &read_members::SCRIPT,
     &read_messages::SCRIPT,
+    &read_readers::SCRIPT,
     &read_shard::SCRIPT,
     &register_streams::SCRIPT,
     &register_worker::SCRIPT,

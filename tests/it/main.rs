@@ -43,6 +43,7 @@ mod postgres_model;
 mod pre_send_hook;
 mod profiles;
 mod rate_limits;
+mod readers;
 mod redis_link;
 mod redis_link_faults;
 mod resume;

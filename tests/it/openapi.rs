@@ -29,6 +29,7 @@ const PROMISED: &[(&str, &str)] = &[
     ("put", "/v1/conversations/{id}/messages/{seq}/reactions/{emoji}"),
     ("delete", "/v1/conversations/{id}/messages/{seq}/reactions/{emoji}"),
     ("get", "/v1/audit/conversations/{id}/messages/{seq}/versions"),
+    ("get", "/v1/conversations/{id}/messages/{seq}/readers"),
     ("get", "/v1/conversations/{id}/messages/by-client-id/{client_id}"),
     ("post", "/v1/conversations/{id}/read"),
     ("post", "/v1/conversations/{id}/typing"),

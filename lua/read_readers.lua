@@ -1,0 +1,21 @@
+-- Reads which members have read up to a message that was there after they had joined.
+-- KEYS: 1 shard info (hash), 2 head (hash), 3 members (hash), 4 marks (hash).
+-- ARGV: 1 seq.
+-- RETURNS: here (user and mark as a flat list) | cold | stale_epoch.
+-- WHY: memberships and watermarks of one moment; who left a moment ago is no reader, who came later never was one.
+local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid')
+local live = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
+if not shard[1] or shard[2] ~= live then return {'stale_epoch'} end
+if redis.call('HGET', KEYS[2], 'lease_epoch') ~= shard[1] then return {'cold'} end
+local seq, found = tonumber(ARGV[1]), {}
+local members, marks = redis.call('HGETALL', KEYS[3]), {}
+local all = redis.call('HGETALL', KEYS[4])
+for i = 1, #all, 2 do marks[all[i]] = all[i + 1] end
+for i = 1, #members, 2 do
+  local mark, joined = marks[members[i]], tonumber(string.match(members[i + 1], '^%a %d+ (%d+)'))
+  if mark and joined < seq and tonumber(string.match(mark, '^(%d+)')) >= seq then
+    found[#found + 1] = members[i]
+    found[#found + 1] = mark
+  end
+end
+return {'here', found}

@@ -1,0 +1,32 @@
+//! Who has read a message of a conversation that is not in Redis.
+
+use super::connection::{Archive, bound, read_user};
+use super::error::ArchiveError;
+use crate::domain::ids::{ConversationId, Millis, Seq, UserId};
+
+impl Archive {
+    /// The members whose watermark is at `seq` or above and whose joining lies before it, with when it last moved.
+    ///
+    /// # Errors
+    /// When the archive does not answer.
+    pub async fn readers_of(&self, conversation: &ConversationId, seq: Seq) -> Result<Vec<(UserId, Millis)>, ArchiveError> {
+        let conversation = conversation.clone();
+        self.unit("readers_of", move |connection| {
+            let conversation = conversation.clone();
+            Box::pin(async move {
+                let rows: Vec<(String, Millis)> = sqlx::query_as(
+                    "SELECT m.user_id, r.at_ms
+                     FROM members AS m
+                     JOIN read_marks AS r ON r.conv_id = m.conv_id AND r.user_id = m.user_id
+                     WHERE m.conv_id = $1 AND m.left_rev IS NULL AND m.joined_seq < $2 AND r.seq >= $2",
+                )
+                .bind(conversation.as_str())
+                .bind(bound(seq))
+                .fetch_all(connection)
+                .await?;
+                rows.into_iter().map(|(user, at)| Ok((read_user(&user)?, at))).collect()
+            })
+        })
+        .await
+    }
+}
