@@ -105,10 +105,22 @@ fn beginning(word: &str) -> String {
     word.chars().take(WORD_CHARS_MAX).collect()
 }
 
+/// A body without the places of its pictures: nobody looks for the letters of an id.
+fn words_of(body: &str) -> String {
+    let mut words = String::with_capacity(body.len());
+    let mut rest = body;
+    while let Some((before, picture)) = rest.split_once("![img:") {
+        words.push_str(before);
+        words.push(' ');
+        rest = picture.split_once(']').map_or("", |(_, after)| after);
+    }
+    words + rest
+}
+
 /// The terms that a message with this body is found by, each once.
 #[must_use]
 pub fn terms_of(body: &str) -> BTreeSet<String> {
-    let folded = fold(body);
+    let folded = fold(&words_of(body));
     let mut terms = BTreeSet::new();
     for (run, text) in runs(&folded) {
         match run {
@@ -190,7 +202,7 @@ impl SearchText {
     /// Whether a message with this body is meant.
     #[must_use]
     pub fn matches(&self, body: &str) -> bool {
-        let folded = fold(body);
+        let folded = fold(&words_of(body));
         self.pieces.iter().all(|piece| stands_in(piece, &folded))
     }
 }
@@ -237,6 +249,7 @@ mod tests {
         assert_eq!(terms("Don't panic, 42%"), ["42", "don", "panic", "t"]);
         assert_eq!(terms("한국어"), ["국어", "어", "한국"]);
         assert_eq!(terms("👍🏽 👨‍👩‍👧 ❤️"), ["❤", "👍", "👧", "👨", "👩"]);
+        assert_eq!(terms("see ![img:0198-abc]and"), ["and", "see"]);
         assert!(terms("... \u{200B} — % \\ '").is_empty());
     }
 

@@ -127,6 +127,42 @@ on_both! {
         assert!(bodies(&c, "three").await.is_empty());
     }
 
+    async fn edits_and_deletions_count_at_once_and_stay_so(fleet: Fleet) {
+        let mut fleet = fleet;
+        let ann = User::new("ann");
+        let (a, b) = (fleet.client(0, &ann), fleet.client(1, &User::new("bob")));
+        let group = a.create_group("edits", &["bob"]).await;
+        for (n, body) in ["first draft", "second draft", "third draft", "fourth draft"].iter().enumerate() {
+            a.send(&group, &format!("k{n}"), body).await.expect(201);
+        }
+        a.send_message(&group, &json!({"client_id": "quote", "body": "as said", "reply_to": 4})).await.expect(201);
+        found(&b, "draft", 4).await;
+        found(&b, "said", 1).await;
+        let message = |seq: u64| format!("/v1/conversations/{group}/messages/{seq}");
+        a.patch(&message(1), &json!({"body": "first version 決定"})).await.expect(200);
+        a.delete(&message(2)).await.expect(200);
+        found(&b, "決定", 1).await;
+        found(&b, "draft", 2).await;
+        assert_eq!(search(&b, "said", "").await.items()[0]["reply_to"]["preview"], "fourth draft", "shown as in the history");
+        // Nothing reaches Postgres any more, and its index still knows the old words.
+        fleet.stop_worker(0).await;
+        a.patch(&message(3), &json!({"body": "third version"})).await.expect(200);
+        a.delete(&message(4)).await.expect(200);
+        for client in [&a, &b] {
+            assert!(bodies(client, "draft").await.is_empty());
+            assert_eq!(search(client, "said", "").await.items()[0]["reply_to"]["deleted"], true);
+        }
+        fleet.add_worker().await;
+        found(&b, "version", 2).await;
+        assert_eq!(bodies(&b, "version").await, ["third version", "first version 決定"]);
+        let indexed = "SELECT count(*) FROM message_terms WHERE terms::text LIKE '%draft%'";
+        let mut connection = fleet.database().connect().await;
+        eventually("no term is left of what was said", PATIENCE, async || {
+            sqlx::query_scalar::<_, i64>(indexed).fetch_one(&mut connection).await.unwrap() == 0
+        })
+        .await;
+    }
+
     async fn what_cannot_be_asked_is_refused_by_name(fleet: Fleet) {
         let a = fleet.client(0, &User::new("ann"));
         let long = format!("q={}", "x".repeat(201));
