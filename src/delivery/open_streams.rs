@@ -89,7 +89,8 @@ impl OpenStreams {
             heartbeat,
             tick: (heartbeat / 8).clamp(Duration::from_millis(5), Duration::from_secs(1)),
             stall: Duration::from_millis(stores.settings.stream_stall_ms),
-            silence: (heartbeat * 2).max(Duration::from_secs(1)),
+            // Looked at with each heartbeat, of which the first goes unanswered: below two of them, so that the second or the third finds it.
+            silence: (heartbeat * 7 / 4).max(Duration::from_secs(1)),
         };
         let hub = Arc::new(Self {
             stores,

@@ -172,3 +172,45 @@ impl State {
         !self.left.iter().any(|(left, at)| left == conversation && rev < *at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passing(rev: Rev, came_at: Instant) -> Passing {
+        let conversation = ConversationId::parse("system:x").unwrap();
+        Passing { conversation, rev, frame: Bytes::from(rev.to_string()), came_at }
+    }
+
+    fn shown(state: &State) -> Vec<&[u8]> {
+        state.queue.iter().map(AsRef::as_ref).collect()
+    }
+
+    #[test]
+    fn what_came_while_reading_is_shown_after_it_unless_it_is_over() {
+        let now = Instant::now();
+        let mut state = State::new(now);
+        state.hold(passing(1, now.checked_sub(HELD_FOR * 2).unwrap()));
+        (2..=9).for_each(|rev| state.hold(passing(rev, now)));
+        state.settle(false);
+        assert!(shown(&state).is_empty(), "there is more to read");
+        state.mode = Mode::Reading;
+        state.hold(passing(10, now));
+        state.leave(&passing(0, now).conversation, 5);
+        state.settle(true);
+        assert_eq!(shown(&state), [b"5", b"6", b"7", b"8", b"9"], "neither the old one, nor those before the leaving, nor too many");
+        state.settle(true);
+        assert_eq!(state.queue.len(), 5, "once");
+    }
+
+    #[test]
+    fn who_reads_slowly_is_shown_less_and_nothing_grows() {
+        let now = Instant::now();
+        let mut state = State::new(now);
+        state.mode = Mode::Live;
+        let taken = (0..1_000).filter(|rev| state.show(&passing(*rev, now))).count();
+        assert!(taken < QUEUE_PIECES_MAX && state.queue.len() == taken, "{taken}");
+        (0..20).for_each(|n| state.leave(&ConversationId::parse(&format!("system:{n}")).unwrap(), n));
+        assert_eq!(state.left.len(), LEFT_MAX);
+    }
+}

@@ -52,6 +52,7 @@ mod search;
 mod sends;
 mod settings;
 mod shard_leases;
+mod silent_peers;
 mod slow_readers;
 mod stalled_readers;
 mod streams;

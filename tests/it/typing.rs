@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use seqline::domain::ids::ConversationId;
+use seqline::actions::tell_streams::tell_streams;
+use seqline::domain::event::{EventType, Pointer};
+use seqline::domain::ids::{ConversationId, UserId};
 use seqline::workers::cool_conversations::{Cooled, cool_conversation};
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
@@ -137,6 +139,22 @@ on_both! {
         at_bob.wait_for("member.removed", PATIENCE).await;
         assert_eq!(at_bob.until_quiet(QUIET).await, vec![]);
         assert!(signs(&at_cid.until_quiet(QUIET).await).is_empty());
+        // One that was under way to bob when the removal overtook it is not shown; what is of elsewhere is.
+        let stores = stores::open(&fleet.redis_url(), fleet.database().url(), &[]).await;
+        let elsewhere = fleet.client(0, &bob).send_to_peer("cid", "k1", "hi").await.expect(201).json["conversation_id"].clone();
+        at_bob.next_message(PATIENCE).await;
+        for conversation in [group.as_str(), elsewhere.as_str().unwrap()] {
+            let late = Pointer {
+                kind: EventType::TypingUpdated,
+                conversation: ConversationId::parse(conversation).unwrap(),
+                rev: 1,
+                seq: 0,
+                at: stores.clock.now(),
+                data: Some(json!({"user_id": "cid", "typing": true}).to_string()),
+            };
+            tell_streams(&stores, &late, &[UserId::parse("bob").unwrap()]).await;
+        }
+        check_sign(&at_bob.next_event(PATIENCE).await.unwrap(), elsewhere.as_str().unwrap(), "cid", true);
         // Back again, bob is a member like any other.
         owner.invite(&group, "bob").await.expect(201);
         at_bob.wait_for("member.joined", PATIENCE).await;
