@@ -34,6 +34,7 @@ pub mod stores;
 pub mod tell_streams;
 pub mod tickets;
 pub mod warm_conversation;
+pub mod webhook_body;
 pub mod webhook_rows;
 
 pub use stores::Stores;

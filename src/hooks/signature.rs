@@ -33,7 +33,7 @@ mod tests {
     fn the_specification_s_example_comes_out() {
         // From the Standard Webhooks specification: secret, id, timestamp, payload and the signature they make.
         let key = STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
-        let made = signatures(&[key.clone()], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
+        let made = signatures(std::slice::from_ref(&key), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
         assert_eq!(made, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
         let two = signatures(&[key, vec![7; 24]], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
         assert!(two.starts_with(&made) && two.split(' ').count() == 2);

@@ -28,6 +28,7 @@ mod node;
 pub mod open_conversation;
 pub mod open_epoch;
 pub mod outbox;
+pub mod peek_message;
 pub mod read_aside;
 pub mod read_backlog;
 pub mod read_conversation;

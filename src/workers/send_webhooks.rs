@@ -15,10 +15,11 @@ use uuid::Uuid;
 use super::WorkError;
 use super::repeat::{Next, Worker};
 use crate::actions::Stores;
+use crate::actions::webhook_body::webhook_body;
 use crate::domain::ids::ConversationId;
 use crate::hooks::Webhooks;
-use crate::hooks::outside_call::{Answer, CallFault};
-use crate::hooks::webhook::{event_id, with_message};
+use crate::hooks::outside_call::Answer;
+use crate::hooks::webhook::event_id;
 use crate::metrics;
 use crate::postgres::ArchiveError;
 use crate::postgres::webhooks::{NextWebhook, WaitingWebhook, WebhookEnd, WebhookLine};
@@ -123,10 +124,7 @@ async fn post_line(
         if stop.is_cancelled() {
             break;
         }
-        let failure = match post(stores, webhooks, conversation, &event).await? {
-            Ok(()) => None,
-            Err(failure) => Some(failure),
-        };
+        let failure = post(stores, webhooks, conversation, &event).await.err();
         let too_old = u64::try_from(event.age_ms).unwrap_or(0) / 1_000 >= stores.settings.webhook_max_age;
         let end = match failure {
             None => {
@@ -163,29 +161,18 @@ struct Failure {
     retry_after: Option<Duration>,
 }
 
-async fn post(
-    stores: &Stores,
-    webhooks: &Webhooks,
-    conversation: &ConversationId,
-    event: &WaitingWebhook,
-) -> Result<Result<(), Failure>, ArchiveError> {
-    let mut body = event.body.clone();
-    if event.words_gone {
-        // Its words are nobody's any more, the host's neither.
-        let message = stores.archive.messages_at(conversation, &[event.seq]).await?.pop();
-        let Some(shown) = message.and_then(|message| with_message(&body, &message)) else {
-            return Ok(Err(Failure { what: "the message it shows cannot be read".to_owned(), retry_after: None }));
-        };
-        body = shown;
-    }
+async fn post(stores: &Stores, webhooks: &Webhooks, conversation: &ConversationId, event: &WaitingWebhook) -> Result<(), Failure> {
+    let body = webhook_body(stores, conversation, event)
+        .await
+        .map_err(|refusal| Failure { what: format!("not sent: {refusal}"), retry_after: None })?;
     let begun = Instant::now();
     let answer = webhooks.post(&event_id(conversation, event.rev, event.kind), stores.clock.now(), body).await;
     metrics::WEBHOOK_SECONDS.since(&[], begun);
-    Ok(match answer {
+    match answer {
         Ok(Answer { status: 200..=299, .. }) => Ok(()),
         Ok(Answer { status, retry_after, .. }) => Err(Failure { what: format!("status {status}"), retry_after }),
-        Err(fault @ (CallFault::Timeout | CallFault::Unreachable)) => Err(Failure { what: fault.to_string(), retry_after: None }),
-    })
+        Err(fault) => Err(Failure { what: fault.to_string(), retry_after: None }),
+    }
 }
 
 /// Half to all of what doubles with every failure, so that what failed together is not tried again together; longer if the host asks so.

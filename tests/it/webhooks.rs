@@ -164,7 +164,7 @@ async fn what_stood_aside_is_posted_when_it_is_archived_and_once() {
     let url = host.url();
     let pair = StorePair::with(RedisKind::Single, &["--webhook-url", &url, "--webhook-secrets", SECRETS]).await;
     let mut connection = pair.database.connect().await;
-    let run = async |connection: &mut PgConnection, sql: &'static str| drop(sqlx::raw_sql(sql).execute(connection).await.unwrap());
+    let run = async |connection: &mut PgConnection, sql: &'static str| sqlx::raw_sql(sql).execute(connection).await.unwrap();
     run(&mut connection, "ALTER TABLE messages ADD CONSTRAINT no_poison CHECK (body <> 'poison')").await;
     let id = group(&pair.one, "ann", &["bob"]).await;
     for (key, body) in [("k1", "one"), ("k2", "poison"), ("k3", "three")] {
