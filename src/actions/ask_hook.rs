@@ -1,13 +1,12 @@
-//! Asks the host application whether a user's message may be sent, when it wants to be asked.
+//! Asks the host application whether what a user writes may be said, when it wants to be asked.
 
 use std::time::Instant;
 
-use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::Stores;
 use crate::domain::ids::{ConversationId, UserId};
-use crate::domain::message::Draft;
+use crate::domain::message::{Draft, Message};
 use crate::domain::refusal::Refusal;
 use crate::hooks::pre_send::{Question, Verdict};
 
@@ -29,35 +28,24 @@ pub async fn may_send(
     draft: &Draft,
     until: Instant,
 ) -> Result<(), Refusal> {
-    let message = json!({
-        "client_id": draft.client_id.as_str(),
-        "kind": draft.kind.as_str(),
-        "body": draft.body,
-    });
-    ask(stores, "message.send", sender, conversation, message, until).await
+    ask(stores, &Question::about_send(conversation, sender, draft), until).await
 }
 
-async fn ask(
-    stores: &Stores,
-    what: &'static str,
-    sender: &UserId,
-    conversation: &ConversationId,
-    message: Value,
-    until: Instant,
-) -> Result<(), Refusal> {
+/// Asks about an edit that nothing else stands against; `edited` is the message as it would be.
+///
+/// # Errors
+/// As [`may_send`].
+pub async fn may_edit(stores: &Stores, edited: &Message, until: Instant) -> Result<(), Refusal> {
+    ask(stores, &Question::about_edit(edited), until).await
+}
+
+async fn ask(stores: &Stores, question: &Question, until: Instant) -> Result<(), Refusal> {
     let Some(hook) = &stores.hooks.pre_send else { return Ok(()) };
-    let question = Question {
-        r#type: what,
-        conversation_id: conversation.to_string(),
-        kind: conversation.kind().as_str(),
-        sender: sender.to_string(),
-        message,
-    };
     let id = format!("ask_{}", Uuid::now_v7().simple());
-    match hook.ask(&id, stores.clock.now(), &question, until).await {
+    match hook.ask(&id, stores.clock.now(), question, until).await {
         Verdict::Allowed => Ok(()),
         Verdict::Refused(reason) => Err(Refusal::RefusedByHost(reason)),
         Verdict::Away if hook.allow_when_away => Ok(()),
-        Verdict::Away => Err(Refusal::Unavailable("the host application does not say whether the message may be sent")),
+        Verdict::Away => Err(Refusal::Unavailable("the host application does not say whether this may be said")),
     }
 }

@@ -4,9 +4,12 @@
 //! A try whose answer was lost is not told apart by an id of its own: the message is read again, and what it says then shows whether the
 //! wish was fulfilled.
 
+use std::time::Instant;
+
 use serde_json::json;
 
 use super::Stores;
+use super::ask_hook::{is_asked, may_edit};
 use super::clear_obstacle::{Obstacle, Tries};
 use crate::domain::conversation::History;
 use crate::domain::event::EventType;
@@ -49,10 +52,11 @@ pub async fn change_message(stores: &Stores, request: &ChangeRequest) -> Result<
         MessageCommand::Edit { .. } | MessageCommand::Delete => request.service && id.kind() == Kind::System,
         MessageCommand::React { .. } => false,
     };
+    let mut asked = !is_asked(stores, request.service);
     let reader = (!needs_no_membership).then_some(&request.user);
     loop {
         let obstacle = match read_messages(&stores.link, &stores.keys, id, reader, &Which::At(vec![request.seq]), 1).await {
-            Ok(MessagesRead::Here(hot)) => match attempt(stores, request, needs_no_membership, *hot).await? {
+            Ok(MessagesRead::Here(hot)) => match attempt(stores, request, needs_no_membership, *hot, &mut asked, tries.until()).await? {
                 Ok(message) => return Ok(message),
                 Err(obstacle) => obstacle,
             },
@@ -75,6 +79,8 @@ async fn attempt(
     request: &ChangeRequest,
     needs_no_membership: bool,
     hot: HotMessages,
+    asked: &mut bool,
+    until: Instant,
 ) -> Result<Result<Message, Obstacle>, Refusal> {
     let conversation = &hot.head.conversation;
     if !hot.head.made || (hot.member.is_none() && !needs_no_membership) {
@@ -96,6 +102,10 @@ async fn attempt(
     let Some((turn, changed)) = decide(conversation, &message, &asker, &request.command, windows, now)? else {
         return Ok(Ok(message));
     };
+    // Once for all tries: what is wanted stays the same.
+    if turn == Turn::Edited && !std::mem::replace(asked, true) {
+        may_edit(stores, &changed, until).await?;
+    }
     let wanted = MessageChange {
         member: hot.member.as_ref().map(|member| (&member.user, (turn == Turn::Deleted).then_some(member.role))),
         message: &changed,

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::domain::event::{EventType, Pointer};
 use crate::domain::message::Message;
 use crate::hooks::Webhooks;
-use crate::hooks::webhook::event_body;
+use crate::hooks::webhook::{event_body, reaction_counts};
 use crate::postgres::WebhookRow;
 use crate::redis::outbox::OutboxEntry;
 use crate::redis::stored_form::{Audience, StoredEvent};
@@ -52,6 +52,10 @@ fn facts(entry: &OutboxEntry, kind: EventType, event: &StoredEvent, message: Opt
         Some(Value::Object(facts)) => facts.clone(),
         _ => Map::new(),
     };
+    // Members whose view may differ look at the message; the host application sees all of it.
+    if let (EventType::ReactionChanged, Some(message)) = (kind, message) {
+        facts.insert("reactions".to_owned(), reaction_counts(message));
+    }
     // Only the script knew the number of the timeline message that goes with the event.
     if let (false, Some(message)) = (facts.is_empty(), message) {
         facts.insert("seq".to_owned(), message.seq.into());

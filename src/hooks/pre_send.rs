@@ -8,11 +8,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::outside_call::{CallFault, Place};
-use crate::domain::ids::Millis;
+use crate::contract::timestamp::Timestamp;
+use crate::domain::ids::{ConversationId, Millis, UserId};
+use crate::domain::message::{Draft, Message};
 use crate::metrics;
 use crate::settings::{SettingFault, Settings};
 
@@ -28,16 +31,47 @@ const REASON_CHARS_MAX: usize = 300;
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Question {
-    /// `message.send` or `message.edit`.
-    pub r#type: &'static str,
-    /// Where to.
-    pub conversation_id: String,
-    /// `single`, `group` or `system`.
-    pub kind: &'static str,
-    /// Who sends.
-    pub sender: String,
-    /// What: the fields of a send as clients know them, or of an edit with the message's `seq`.
-    pub message: serde_json::Value,
+    r#type: &'static str,
+    conversation_id: String,
+    kind: &'static str,
+    sender: String,
+    message: Value,
+}
+
+impl Question {
+    /// Whether this may be sent.
+    #[must_use]
+    pub fn about_send(conversation: &ConversationId, sender: &UserId, draft: &Draft) -> Self {
+        let message = json!({
+            "client_id": draft.client_id.as_str(),
+            "kind": draft.kind.as_str(),
+            "body": draft.body,
+            "media": draft.media,
+            "reply_to": draft.reply_to,
+            "share": draft.share.as_ref().map(|share| json!({"type": share.kind, "id": share.id})),
+            "mentions": draft.mentions.iter().map(UserId::as_str).collect::<Vec<_>>(),
+            "client_sent_at": draft.client_sent_at.map(Timestamp),
+        });
+        Self::new("message.send", conversation, sender, message)
+    }
+
+    /// Whether a message may say this instead of what it said.
+    #[must_use]
+    pub fn about_edit(edited: &Message) -> Self {
+        let message = json!({
+            "seq": edited.seq,
+            "id": edited.id,
+            "kind": edited.kind.as_str(),
+            "body": edited.body,
+            "media": edited.media.iter().map(|item| item.id).collect::<Vec<_>>(),
+        });
+        Self::new("message.edit", &edited.conversation, &edited.sender, message)
+    }
+
+    fn new(what: &'static str, conversation: &ConversationId, sender: &UserId, message: Value) -> Self {
+        let kind = conversation.kind().as_str();
+        Self { r#type: what, conversation_id: conversation.to_string(), kind, sender: sender.to_string(), message }
+    }
 }
 
 /// What came of it.

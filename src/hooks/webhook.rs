@@ -9,10 +9,11 @@ use tokio::sync::Notify;
 
 use super::outside_call::{Answer, CallFault, Place};
 use crate::contract::event::{event_json, event_tail, message_data};
+use crate::contract::message as contract;
 use crate::domain::event::{EventType, Pointer};
-use crate::domain::ids::{ConversationId, Millis, Rev};
+use crate::domain::ids::{ConversationId, Millis, Rev, Seq};
 use crate::domain::message::Message;
-use crate::domain::quote::ShownMessage;
+use crate::domain::quote::{Quote, ShownMessage};
 use crate::settings::{SettingFault, Settings};
 
 /// Where events are posted, and which.
@@ -70,25 +71,65 @@ pub fn event_id(conversation: &ConversationId, rev: Rev, kind: EventType) -> Str
     format!("evt_{}", hex::encode(&hash.finalize()[..16]))
 }
 
-/// An event as JSON: its own facts, and the message it shows.
+/// An event as JSON: its own facts, and the message it shows. What that answers is looked up when the event is sent.
 #[must_use]
 pub fn event_body(pointer: &Pointer, facts: Map<String, Value>, message: Option<&Message>) -> String {
     let mut data = facts;
-    // What is written by one serialiser is read by the other.
-    if let Some(Ok(Value::Object(shown))) =
-        message.map(|message| serde_json::from_str(&message_data(&ShownMessage::plain(message.clone()))))
-    {
-        data.extend(shown);
+    if let Some(message) = message {
+        let quote = message.reply_to.map(|seq| Quote::Hidden { seq });
+        data.extend(shown(message, quote));
     }
     let id = event_id(&pointer.conversation, pointer.rev, pointer.kind);
     event_json(&id, &event_tail(pointer, &Value::Object(data).to_string()))
 }
 
-/// An event that was queued as `body`, showing its message as it is now.
+fn shown(message: &Message, quote: Option<Quote>) -> Map<String, Value> {
+    let shown = ShownMessage { message: message.clone(), quote, reader: None };
+    // What is written by one serialiser is read by the other.
+    serde_json::from_str(&message_data(&shown)).unwrap_or_default()
+}
+
+/// An event that was queued, to be sent with what is known by then.
+#[derive(Debug)]
+pub struct QueuedEvent(Map<String, Value>);
+
+impl QueuedEvent {
+    /// Reads what [`event_body`] wrote.
+    #[must_use]
+    pub fn read(body: &str) -> Option<Self> {
+        serde_json::from_str(body).ok().map(Self)
+    }
+
+    /// The number of the message that the event's message answers.
+    #[must_use]
+    pub fn reply_to(&self) -> Option<Seq> {
+        self.0.get("data")?.get("message")?.get("reply_to")?.get("seq")?.as_u64()
+    }
+
+    /// Says what the message answers.
+    pub fn put_quote(&mut self, quoted: &Message) {
+        let quote = serde_json::to_value(contract::Quote::from(&Quote::of(quoted))).unwrap_or_default();
+        if let Some(Value::Object(message)) = self.0.get_mut("data").and_then(|data| data.get_mut("message")) {
+            message.insert("reply_to".to_owned(), quote);
+        }
+    }
+
+    /// Shows the message as it is now.
+    pub fn put_message(&mut self, message: &Message) {
+        if let Some(Value::Object(data)) = self.0.get_mut("data") {
+            data.extend(shown(message, message.reply_to.map(|seq| Quote::Hidden { seq })));
+        }
+    }
+
+    /// The event as JSON.
+    #[must_use]
+    pub fn into_body(self) -> String {
+        Value::Object(self.0).to_string()
+    }
+}
+
+/// The counts of a message's reactions, as events show them.
 #[must_use]
-pub fn with_message(body: &str, message: &Message) -> Option<String> {
-    let mut event: Map<String, Value> = serde_json::from_str(body).ok()?;
-    let shown: Map<String, Value> = serde_json::from_str(&message_data(&ShownMessage::plain(message.clone()))).ok()?;
-    event.get_mut("data")?.as_object_mut()?.extend(shown);
-    Some(Value::Object(event).to_string())
+pub fn reaction_counts(message: &Message) -> Value {
+    serde_json::to_value(contract::reactions(message, None)).unwrap_or_default()
 }

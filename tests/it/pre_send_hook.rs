@@ -39,7 +39,10 @@ on_both! {
         assert_eq!(asked.len(), 4);
         assert_eq!(asked[0].json, json!({
             "type": "message.send", "conversation_id": group, "kind": "group", "sender": "ann",
-            "message": {"client_id": "k1", "kind": "text", "body": "hello"},
+            "message": {
+                "client_id": "k1", "kind": "text", "body": "hello", "media": [], "reply_to": null, "share": null, "mentions": [],
+                "client_sent_at": null,
+            },
         }));
         let key = base64::engine::general_purpose::STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signed = seqline::hooks::signature::signatures(&[key], &asked[0].id, asked[0].timestamp.parse().unwrap(), asked[0].text.as_bytes());
@@ -55,6 +58,34 @@ on_both! {
         assert_eq!(host.calls().len(), 4);
         let silent = fleet.client(0, &ann).send(&group, "k5", "hm").await.expect_problem(403, "forbidden");
         assert_eq!(silent.json["detail"], "The application does not allow this message.");
+    }
+
+    async fn the_host_decides_about_edits_too(kind: RedisKind) {
+        let host = HostApplication::start(no_links).await;
+        let url = host.url();
+        let flags = ["--pre-send-hook-url", &url, "--webhook-secrets", SECRETS, "--pre-send-hook-deadline-ms", "4000"];
+        let fleet = Fleet::start_with(kind, 2, 1, &flags).await;
+        let (ann, bob) = (fleet.client(0, &User::new("ann")), fleet.client(1, &User::new("bob")));
+        let group = ann.create_group("Lake", &["bob"]).await;
+        let sent = ann.send(&group, "k1", "helo").await.expect(201);
+        let message = format!("/v1/conversations/{group}/messages/1");
+        let edit = json!({"body": "see http://spam.example"});
+        ann.patch(&message, &edit).await.expect_problem(403, "forbidden");
+        assert_eq!(bob.get(&message).await.expect(200).json["body"], "helo");
+        ann.patch(&message, &json!({"body": "hello"})).await.expect(200);
+        let asked = host.calls();
+        assert_eq!(asked.len(), 3);
+        assert_eq!(asked[1].json, json!({
+            "type": "message.edit", "conversation_id": group, "kind": "group", "sender": "ann",
+            "message": {"seq": 1, "id": sent.json["id"], "kind": "text", "body": "see http://spam.example", "media": []},
+        }));
+        // What is no edit, or nobody's right, is not the host's to judge.
+        ann.patch(&message, &json!({"body": "hello"})).await.expect(200);
+        bob.patch(&message, &edit).await.expect_problem(403, "forbidden");
+        ann.patch(&message, &json!({"body": ""})).await.expect_problem(422, "invalid_field");
+        bob.put(&format!("{message}/reactions/%F0%9F%91%8D"), None).await.expect(200);
+        ann.delete(&message).await.expect(200);
+        assert_eq!(host.calls().len(), 3);
     }
 
     async fn a_refused_first_message_makes_no_conversation(kind: RedisKind) {

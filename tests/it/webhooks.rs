@@ -9,8 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use seqline::actions::Stores;
 use seqline::actions::archive_outbox::retry_aside;
+use seqline::actions::change_message::{ChangeRequest, change_message};
+use seqline::domain::message_change::MessageCommand;
 use seqline::workers::repeat::Worker as _;
 use seqline::workers::send_webhooks::SendWebhooks;
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection};
 
@@ -18,7 +21,7 @@ use crate::harness::host_application::SECRETS;
 use crate::harness::{
     Call, Fleet, HostApplication, PATIENCE, ProcessFleet, RedisKind, Reply, StorePair, TestDatabase, User, eventually, on_both,
 };
-use crate::scene::{archive_all, forget_cursor, group, send_run, try_send};
+use crate::scene::{archive_all, forget_cursor, group, send_run, try_send, user};
 
 async fn waiting(database: &TestDatabase) -> i64 {
     count(&mut database.connect().await, "webhook_queue").await
@@ -263,19 +266,67 @@ async fn a_worker_that_is_killed_while_it_posts_costs_a_repetition_at_most() {
 async fn words_that_were_taken_back_before_they_were_posted_are_not_posted() {
     let host = HostApplication::start(|_| Reply::Status(500)).await;
     let url = host.url();
-    let fleet = Fleet::start_with(RedisKind::Single, 1, 1, &["--webhook-url", &url, "--webhook-secrets", SECRETS]).await;
+    let fleet = Fleet::start_with(RedisKind::Single, 2, 1, &["--webhook-url", &url, "--webhook-secrets", SECRETS]).await;
     let ann = fleet.client(0, &User::new("ann"));
     let group = ann.create_group("Lake", &["bob"]).await;
     ann.send(&group, "k1", "a secret").await.expect(201);
     ann.send(&group, "k2", "no secret").await.expect(201);
     eventually("all are queued", PATIENCE, async || waiting(fleet.database()).await == 3).await;
-    let taken_back = "UPDATE messages SET body = '', deleted_at_ms = 1764500000000, rev = rev + 100 WHERE conv_id = $1 AND seq = 1";
-    sqlx::query(taken_back).bind(&group).execute(&mut fleet.database().connect().await).await.unwrap();
+    fleet.client(1, ann.user()).delete(&format!("/v1/conversations/{group}/messages/1")).await.expect(200);
+    eventually("the deletion is queued", PATIENCE, async || waiting(fleet.database()).await == 4).await;
     host.behave(|_| Reply::Status(200));
-    let taken = host.has_taken(3, PATIENCE).await;
-    assert_eq!(taken.iter().filter_map(Call::words).collect::<Vec<_>>(), ["", "no secret"]);
+    let taken = host.has_taken(4, PATIENCE).await;
+    let kinds: Vec<&str> = taken.iter().map(Call::kind).collect();
+    assert_eq!(kinds, ["conversation.created", "message.created", "message.created", "message.deleted"]);
+    assert_eq!(taken.iter().filter_map(Call::words).collect::<Vec<_>>(), ["", "no secret", ""]);
     assert!(host.calls().iter().all(|call| !call.text.contains("a secret")), "{:?}", host.calls());
-    assert_eq!(taken[1].kind(), "message.created");
-    assert_eq!(taken[1].json["data"]["message"]["deleted_at"], "2025-11-30T10:53:20.000Z");
-    assert_eq!(taken[1].json["data"]["message"]["sender"], "ann");
+    assert_eq!(taken[1].json["data"]["message"], taken[3].json["data"]["message"]);
+    assert_eq!(taken[1].json["data"]["message"]["deleted_by"], "ann");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_counts_before_the_archive_has_it() {
+    let host = HostApplication::start(|_| Reply::Status(200)).await;
+    let url = host.url();
+    let pair = StorePair::with(RedisKind::Single, &["--webhook-url", &url, "--webhook-secrets", SECRETS]).await;
+    let id = group(&pair.one, "ann", &["bob"]).await;
+    try_send(&pair.one, "ann", &id, "k1", "a secret").await.unwrap();
+    archive_all(&pair.one).await;
+    let delete = ChangeRequest {
+        user: user("ann"),
+        service: false,
+        admin: false,
+        conversation: id.clone(),
+        seq: 1,
+        command: MessageCommand::Delete,
+    };
+    change_message(&pair.two, &delete).await.unwrap();
+    post_all(&pair.one, &pair.database).await;
+    let words: Vec<String> = host.taken().iter().filter_map(|call| call.words().map(str::to_owned)).collect();
+    assert_eq!(words, [""]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edits_answers_and_reactions_are_told_as_the_host_may_see_them() {
+    let host = HostApplication::start(|_| Reply::Status(200)).await;
+    let url = host.url();
+    let fleet = Fleet::start_with(RedisKind::Single, 2, 1, &["--webhook-url", &url, "--webhook-secrets", SECRETS]).await;
+    let (ann, bob) = (fleet.client(0, &User::new("ann")), fleet.client(1, &User::new("bob")));
+    // Where members do not all see the same, the host still sees everything.
+    let wish = json!({"kind": "group", "title": "Lake", "members": ["bob"], "history": "from_join"});
+    let group = ann.post("/v1/conversations", &wish).await.expect(201).json["id"].as_str().unwrap().to_owned();
+    ann.send(&group, "k1", "hello").await.expect(201);
+    bob.send_message(&group, &json!({"client_id": "k2", "body": "why", "reply_to": 1})).await.expect(201);
+    host.has_taken(3, PATIENCE).await;
+    let message = format!("/v1/conversations/{group}/messages/1");
+    ann.patch(&message, &json!({"body": "hello there"})).await.expect(200);
+    bob.put(&format!("{message}/reactions/%F0%9F%91%8D"), None).await.expect(200);
+    let taken = host.has_taken(5, PATIENCE).await;
+    prove_order(&host.calls());
+    let kinds: Vec<&str> = taken.iter().map(Call::kind).collect();
+    assert_eq!(kinds, ["conversation.created", "message.created", "message.created", "message.edited", "reaction.changed"]);
+    let quote = &taken[2].json["data"]["message"]["reply_to"];
+    assert_eq!((&quote["seq"], &quote["sender"], &quote["preview"]), (&json!(1), &json!("ann"), &json!("hello")));
+    assert_eq!(taken[3].words(), Some("hello there"));
+    assert_eq!(taken[4].json["data"], json!({"seq": 1, "reactions": [{"emoji": "\u{1F44D}", "count": 1}]}));
 }
