@@ -14,6 +14,9 @@ use crate::domain::ids::Millis;
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
 /// Longest time for reaching the host, in ms, within the time for all.
 const CONNECT_MS: u64 = 5_000;
+/// Time for which a connection is kept for the next call: shorter than the five seconds after which many servers hang up, which would
+/// break the call that is just beginning.
+const IDLE: Duration = Duration::from_secs(3);
 
 /// What the host application said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +57,7 @@ impl Place {
         let url = Url::parse(url).map_err(|error| error.to_string())?;
         let mut client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
+            .pool_idle_timeout(IDLE)
             .connect_timeout(Duration::from_millis(CONNECT_MS))
             .user_agent(concat!("seqline/", env!("CARGO_PKG_VERSION")));
         let loopback = match url.host() {

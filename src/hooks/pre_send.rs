@@ -147,7 +147,12 @@ impl PreSend {
         let _turn = self.under_way.acquire().await.map_err(|_| "failed")?;
         // A tree of strings and numbers always serialises.
         let body = serde_json::to_string(question).unwrap_or_default();
-        match self.place.post(id, now, body, limit).await {
+        let mut answer = self.place.post(id, now, body.clone(), limit).await;
+        if answer == Err(CallFault::Unreachable) {
+            // A kept connection may have been closed by the other side in this very moment; who has an open door answers now.
+            answer = self.place.post(id, now, body, limit).await;
+        }
+        match answer {
             Ok(answer) if answer.status == 200 => serde_json::from_slice(&answer.body).map_err(|_| "failed"),
             Ok(_) | Err(CallFault::Unreachable) => Err("failed"),
             Err(CallFault::Timeout) => Err("timeout"),

@@ -133,3 +133,24 @@ impl QueuedEvent {
 pub fn reaction_counts(message: &Message) -> Value {
     serde_json::to_value(contract::reactions(message, None)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_one_id_and_no_other_has_it() {
+        let group = ConversationId::of_system("order.1").map_err(|e| e.fault).unwrap();
+        let other = ConversationId::of_system("order.12").map_err(|e| e.fault).unwrap();
+        let id = event_id(&group, 7, EventType::MessageCreated);
+        assert_eq!(id, event_id(&group, 7, EventType::MessageCreated));
+        assert!(id.len() == 36 && id.starts_with("evt_") && !id.contains('.'));
+        for another in [
+            event_id(&group, 8, EventType::MessageCreated),
+            event_id(&group, 7, EventType::MessageEdited),
+            event_id(&other, 7, EventType::MessageCreated),
+        ] {
+            assert_ne!(id, another);
+        }
+    }
+}

@@ -1,6 +1,5 @@
 //! The host application's server, as far as webhooks and the pre-send hook see it: keeps what it was told, answers as a test says.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -68,6 +67,8 @@ pub enum Reply {
     Json(Value),
     /// Not at all.
     Silence,
+    /// By hanging up.
+    HangUp,
 }
 
 type Behaviour = Box<dyn FnMut(&Call) -> Reply + Send>;
@@ -143,7 +144,7 @@ async fn answer(
     calls: Arc<Mutex<Vec<Call>>>,
     behaviour: Arc<Mutex<Behaviour>>,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+) -> std::io::Result<Response<Full<Bytes>>> {
     let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
     let (id, timestamp, signature) = (header("webhook-id"), header("webhook-timestamp"), header("webhook-signature"));
     let path = request.uri().path().to_owned();
@@ -154,12 +155,13 @@ async fn answer(
     let (status, body) = match &reply {
         Reply::Status(status) | Reply::Later(status, _) => (*status, String::new()),
         Reply::Json(json) => (200, json.to_string()),
-        Reply::Silence => (0, String::new()),
+        Reply::Silence | Reply::HangUp => (0, String::new()),
     };
     call.status = status;
     calls.lock().unwrap().push(call);
     let mut response = match reply {
         Reply::Silence => std::future::pending().await,
+        Reply::HangUp => return Err(std::io::ErrorKind::ConnectionAborted.into()),
         _ => Response::builder().status(status),
     };
     if let Reply::Later(_, seconds) = reply {
