@@ -22,7 +22,7 @@ pub mod stream;
 pub mod user;
 pub mod wait;
 
-pub use client::{Answer, Client, path_segment};
+pub use client::{Answer, Client, pair, path_segment};
 pub use fleet::{Fleet, PATIENCE};
 pub use host_application::{Call, HostApplication, Reply};
 pub use processes::{Process, ProcessFleet};
