@@ -74,6 +74,7 @@ pub fn view_of_hot(stores: &Stores, user: &UserId, hot: HotConversation) -> Resu
         last_message: hot.last_message.filter(|m| m.seq >= lowest).map(|message| ShownMessage {
             message,
             quote: None,
+            shared: None,
             reader: Some(user.clone()),
         }),
         conversation,

@@ -8,6 +8,7 @@ use super::name_conversations::name_conversation;
 use super::read_conversation::view;
 use super::read_messages::{Visible, messages_for};
 use super::show_messages::{quote_in, quotes};
+use super::show_shares::show_shares;
 use crate::domain::conversation::ConversationView;
 use crate::domain::event::{EventType, Pointer};
 use crate::domain::ids::{ConversationId, Seq, UserId};
@@ -84,10 +85,12 @@ async fn see(stores: &Stores, user: &UserId, conversation: &ConversationId, seqs
     Ok(match messages_for(stores, user, conversation, asked).await {
         Ok(Visible::Messages(messages)) => {
             let quotes = quotes(stores, user, conversation, &messages).await?;
-            let shown = messages
+            let mut shown: HashMap<Seq, ShownMessage> = messages
                 .into_iter()
-                .map(|message| (message.seq, ShownMessage { quote: quote_in(&quotes, &message), reader: None, message }));
-            Seen::Member(shown.collect())
+                .map(|message| (message.seq, ShownMessage { quote: quote_in(&quotes, &message), ..ShownMessage::plain(message) }))
+                .collect();
+            show_shares(stores, shown.values_mut()).await;
+            Seen::Member(shown)
         }
         Ok(Visible::NotMember) | Err(Refusal::NotFound | Refusal::Dissolved) => Seen::NotMember,
         Err(refusal) => return Err(refusal),

@@ -79,6 +79,11 @@ impl<K: Clone + Eq + Hash, V: Clone> ShortMemory<K, V> {
         found
     }
 
+    /// A value that is still young, without asking.
+    pub(crate) fn remembered(&self, key: &K) -> Option<Option<V>> {
+        self.held.get(key).filter(|held| held.asked_at.elapsed() < self.life).map(|held| held.value)
+    }
+
     /// Puts in what was just written.
     pub(crate) fn put(&self, key: K, value: Option<V>) {
         self.held.insert(key, Held { asked_at: Instant::now(), value });

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::Stores;
 use super::read_messages::{Visible, messages_for};
+use super::show_shares::show_shares;
 use crate::domain::conversation::ConversationView;
 use crate::domain::ids::{ConversationId, Seq, UserId};
 use crate::domain::message::Message;
@@ -21,10 +22,12 @@ pub async fn show_messages(
     messages: Vec<Message>,
 ) -> Result<Vec<ShownMessage>, Refusal> {
     let quotes = quotes(stores, reader, conversation, &messages).await?;
-    Ok(messages
+    let mut shown: Vec<ShownMessage> = messages
         .into_iter()
-        .map(|message| ShownMessage { quote: quote_in(&quotes, &message), reader: Some(reader.clone()), message })
-        .collect())
+        .map(|message| ShownMessage { quote: quote_in(&quotes, &message), shared: None, reader: Some(reader.clone()), message })
+        .collect();
+    show_shares(stores, &mut shown).await;
+    Ok(shown)
 }
 
 /// Shows one message.
@@ -34,7 +37,9 @@ pub async fn show_messages(
 pub async fn show_message(stores: &Stores, reader: &UserId, message: Message) -> Result<ShownMessage, Refusal> {
     let conversation = message.conversation.clone();
     let quotes = quotes(stores, reader, &conversation, std::slice::from_ref(&message)).await?;
-    Ok(ShownMessage { quote: quote_in(&quotes, &message), reader: Some(reader.clone()), message })
+    let mut shown = ShownMessage { quote: quote_in(&quotes, &message), shared: None, reader: Some(reader.clone()), message };
+    show_shares(stores, [&mut shown]).await;
+    Ok(shown)
 }
 
 /// Shows messages of any conversations, in their order.
@@ -49,7 +54,7 @@ pub async fn show_scattered(stores: &Stores, reader: &UserId, messages: Vec<Mess
     Ok(shown)
 }
 
-/// Looks up what the last messages of a reader's conversations answer.
+/// Looks up what the last messages of a reader's conversations answer and share.
 ///
 /// # Errors
 /// As [`show_messages`].
@@ -59,6 +64,7 @@ pub async fn show_last_messages(stores: &Stores, reader: &UserId, views: &mut [C
             *last = show_message(stores, reader, last.message.clone()).await?;
         }
     }
+    show_shares(stores, views.iter_mut().filter_map(|view| view.last_message.as_mut())).await;
     Ok(())
 }
 

@@ -7,11 +7,14 @@ use super::note_claims::Claims;
 use super::read_profiles::{PROFILES_LIVE, PROFILES_MAX};
 use super::send_lanes::SendLanes;
 use super::short_memory::ShortMemory;
+use super::show_shares::{SHARES_LIVE, SHARES_MAX};
 use crate::clock::Clock;
 use crate::domain::ids::UserId;
+use crate::domain::message::Share;
 use crate::domain::profile::Profile;
 use crate::domain::rate_limit::Rate;
 use crate::domain::refusal::Refusal;
+use crate::domain::share::ShareFacts;
 use crate::hooks::Hooks;
 use crate::postgres::{Archive, ArchiveError};
 use crate::redis::error::RedisError;
@@ -40,6 +43,8 @@ pub struct Stores {
     pub(crate) claims: Claims,
     /// Profiles as they were a moment ago.
     pub(crate) profiles: ShortMemory<UserId, Profile>,
+    /// What messages share, as it was a moment ago.
+    pub(crate) shares: ShortMemory<Share, ShareFacts>,
     /// Whom groups without a title are called after.
     pub(crate) first_members: FirstMembers,
 }
@@ -53,13 +58,14 @@ impl Stores {
         let rate = Rate::of(settings.conversation_sends_per_second, settings.conversation_sends_burst);
         let lanes = SendLanes::new(link.clone(), keys, clock, settings.outbox_max_entries, rate);
         let profiles = ShortMemory::new(PROFILES_MAX, PROFILES_LIVE);
+        let shares = ShortMemory::new(SHARES_MAX, SHARES_LIVE);
         let (claims, first_members) = (Claims::new(), FirstMembers::new());
         let hooks = Hooks::of(&settings).unwrap_or_else(|fault| {
             // Not reached by a process: its settings were proven before.
             tracing::error!(%fault, "nothing is posted to the host application");
             Hooks::default()
         });
-        Arc::new(Self { link, keys, archive, settings, clock, hooks, lanes, claims, profiles, first_members })
+        Arc::new(Self { link, keys, archive, settings, clock, hooks, lanes, claims, profiles, shares, first_members })
     }
 }
 

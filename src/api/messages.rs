@@ -90,7 +90,7 @@ async fn show_sent(state: &AppState, caller: &Caller, message: DomainMessage) ->
         Ok(shown) => shown,
         Err(_) => {
             let quote = message.reply_to.map(|seq| Quote::Hidden { seq });
-            ShownMessage { quote, reader: Some(caller.user.clone()), message }
+            ShownMessage { quote, shared: None, reader: Some(caller.user.clone()), message }
         }
     }
 }

@@ -30,6 +30,7 @@ pub mod readers;
 pub mod respond;
 pub mod router;
 pub mod search;
+pub mod shares;
 pub mod strict_json;
 pub mod typing;
 pub mod users;

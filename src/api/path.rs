@@ -6,6 +6,7 @@ use axum::http::request::Parts;
 use super::AppState;
 use super::respond::Problem;
 use crate::domain::ids::{ConversationId, INTEGER_MAX, Seq, UserId};
+use crate::domain::message::Share;
 use crate::domain::reaction::Emoji;
 use crate::domain::refusal::{FieldError, FieldFault};
 
@@ -24,6 +25,10 @@ pub struct UserPath(pub Result<UserId, FieldError>);
 /// The emoji at `{emoji}`, or what is wrong with it: told only to those who may know that the conversation exists.
 #[derive(Clone, Debug)]
 pub struct EmojiPath(pub Result<Emoji, FieldFault>);
+
+/// What is shared, at `{type}/{id}`, or what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct SharePath(pub Result<Share, FieldError>);
 
 /// The text at `{client_id}`.
 #[derive(Clone, Debug)]
@@ -69,6 +74,15 @@ impl FromRequestParts<AppState> for EmojiPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
         Ok(Self(Emoji::parse(&param(parts, state, "emoji").await?)))
+    }
+}
+
+impl FromRequestParts<AppState> for SharePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+        let (kind, id) = (param(parts, state, "type").await?, param(parts, state, "id").await?);
+        Ok(Self(Share::parse(&kind, &id)))
     }
 }
 

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use super::respond::{Code, Problem};
 use super::{
     AppState, conversations, event_ack, event_poll, event_stream, event_ticket, layers, members, message_changes, messages, openapi,
-    readers, search, typing, users,
+    readers, search, shares, typing, users,
 };
 
 /// All routes, without state and layers.
@@ -45,6 +45,7 @@ fn rows() -> OpenApiRouter<AppState> {
         .routes(routes!(event_ticket::make_ticket))
         // Service.
         .routes(routes!(users::put_user, users::get_user))
+        .routes(routes!(shares::put_share, shares::delete_share))
         // The contract itself.
         .routes(routes!(openapi::openapi_json))
 }

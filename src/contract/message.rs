@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::share::Share;
 use super::timestamp::Timestamp;
 use crate::domain::ids::UserId;
 use crate::domain::message as domain;
@@ -103,15 +104,6 @@ pub struct MediaItem {
     pub height: u32,
 }
 
-/// A reference into the host application.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Share {
-    /// The host's word for what it is.
-    pub r#type: String,
-    /// The host's id of it.
-    pub id: String,
-}
-
 /// How often one emoji stands on a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Reaction {
@@ -183,7 +175,7 @@ impl From<&ShownMessage> for Message {
             body: if message.deleted_at.is_some() { String::new() } else { message.body.clone() },
             media: message.media.iter().zip(0..).map(|(item, position)| media_item(item, position)).collect(),
             reply_to: shown.quote.as_ref().map(Quote::from),
-            share: message.share.as_ref().map(|s| Share { r#type: s.kind.clone(), id: s.id.clone() }),
+            share: message.share.as_ref().map(|share| Share::new(share, shown.shared.as_ref())),
             mentions: message.mentions.iter().map(ToString::to_string).collect(),
             reactions: reactions(message, shown.reader.as_ref()),
             data: message.data.clone(),

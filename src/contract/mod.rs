@@ -11,6 +11,7 @@ pub mod operations;
 pub mod problem;
 pub mod profile;
 pub mod search;
+pub mod share;
 pub mod stream;
 pub mod timestamp;
 pub mod typing;

@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::message::{MessageKind, Share};
+use super::message::MessageKind;
+use super::share::ShareReference;
 use super::timestamp::Timestamp;
 use crate::domain::ids::{ClientKey, INTEGER_MAX, UserId};
 use crate::domain::message::{self as domain, Draft, check_text_body};
-use crate::domain::message_change::MessageCommand;
+use crate::domain::message_change::{MessageCommand, check_free_body};
 use crate::domain::refusal::FieldError;
 
 /// Most users that a message names.
@@ -34,10 +35,9 @@ pub struct SendMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub reply_to: Option<serde_json::Value>,
-    /// A reference into the host application; not supported yet.
+    /// A reference into the host application; of messages of kind `share`, which need no words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Share>)]
-    pub share: Option<serde_json::Value>,
+    pub share: Option<ShareReference>,
     /// Members to name, at most 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
@@ -87,9 +87,13 @@ impl SendMessage {
         match self.kind {
             None | Some(MessageKind::Text) => {}
             Some(MessageKind::System) => return Err(FieldError::new("kind", "'system' is made by the service alone")),
-            Some(MessageKind::Image | MessageKind::Share) => return Err(FieldError::new("kind", "is not supported yet")),
+            Some(MessageKind::Share) => return self.share_draft(client_id),
+            Some(MessageKind::Image) => return Err(FieldError::new("kind", "is not supported yet")),
         }
-        for (name, value) in [("media", &self.media), ("share", &self.share), ("mentions", &self.mentions)] {
+        if self.share.is_some() {
+            return Err(FieldError::new("share", "belongs to messages of kind 'share'"));
+        }
+        for (name, value) in [("media", &self.media), ("mentions", &self.mentions)] {
             let empty = value.as_ref().is_none_or(|v| v.is_null() || v.as_array().is_some_and(Vec::is_empty));
             if !empty {
                 return Err(FieldError::new(name, "is not supported yet"));
@@ -106,6 +110,26 @@ impl SendMessage {
             share: None,
             mentions: self.named()?,
             client_sent_at: self.client_sent_at.map(|t| t.0),
+        })
+    }
+
+    /// A message that shares something, with or without words.
+    fn share_draft(&self, client_id: ClientKey) -> Result<Draft, FieldError> {
+        let Some(share) = &self.share else {
+            return Err(FieldError::new("share", "is missing: a message of this kind refers to something"));
+        };
+        if self.media.as_ref().is_some_and(|media| !media.is_null() && media.as_array().is_none_or(|ids| !ids.is_empty())) {
+            return Err(FieldError::new("media", "belongs to messages of kind 'image'"));
+        }
+        let body = self.body.clone().unwrap_or_default();
+        check_free_body(&body)?;
+        Ok(Draft {
+            kind: domain::MessageKind::Share,
+            share: Some(share.prove()?),
+            reply_to: self.answered()?,
+            mentions: self.named()?,
+            client_sent_at: self.client_sent_at.map(|t| t.0),
+            ..Draft::text(client_id, body)
         })
     }
 

@@ -280,7 +280,7 @@ impl OpenStreams {
             }
             for connection in connections {
                 connection.heed(&wake.pointer);
-                let end = shared.get_or_insert_with(|| wakeups::shared_end(wake));
+                let end = shared.get_or_insert_with(|| wakeups::shared_end(&self.stores, wake));
                 let frame = end.clone().map(|end| (wake.pointer.kind, end));
                 match connection.take(&LiveEvent { position: &woken.position, previous: woken.previous, frame }) {
                     Taken::Pushed => {

@@ -12,7 +12,10 @@ use bytes::Bytes;
 
 use super::frames;
 use super::open_streams::OpenStreams;
+use crate::actions::Stores;
+use crate::actions::show_shares::{look_up, remembered};
 use crate::domain::event::EventType;
+use crate::domain::message::Share;
 use crate::domain::position::EntryId;
 use crate::domain::quote::ShownMessage;
 use crate::redis::stored_form::parse_message_json;
@@ -50,7 +53,7 @@ pub(super) async fn run(hub: Arc<OpenStreams>) {
 /// A probe this much older than the place tells of a stream that went back; less is only another wake-up that was read after the probe.
 const BACK_MS: u64 = 5_000;
 
-async fn read(hub: &OpenStreams, probed_ms: &AtomicU64) {
+async fn read(hub: &Arc<OpenStreams>, probed_ms: &AtomicU64) {
     let mut place = EntryId::default();
     loop {
         let mut reader = match hub.stores.link.blocking_reader().await {
@@ -67,7 +70,7 @@ async fn read(hub: &OpenStreams, probed_ms: &AtomicU64) {
                     place = last;
                     for wake in &wakes {
                         match wake {
-                            WakeUp::Logged(wake) => hub.wake(wake),
+                            WakeUp::Logged(wake) => heed(hub, wake),
                             WakeUp::Live(wake) => hub.tell(wake),
                         }
                     }
@@ -87,8 +90,29 @@ async fn read(hub: &OpenStreams, probed_ms: &AtomicU64) {
     }
 }
 
+/// Takes a wake-up. What its message shares is looked up first, once for all streams here, and beside the loop, so that nobody else is held
+/// up; whoever is woken by something later meanwhile reads both from the log.
+fn heed(hub: &Arc<OpenStreams>, wake: &Wake) {
+    match share_in(wake).filter(|share| remembered(&hub.stores, share).is_none()) {
+        None => hub.wake(wake),
+        Some(share) => {
+            let (hub, wake) = (Arc::clone(hub), wake.clone());
+            tokio::spawn(async move {
+                look_up(&hub.stores, share).await;
+                hub.wake(&wake);
+            });
+        }
+    }
+}
+
+fn share_in(wake: &Wake) -> Option<Share> {
+    // As it is stored; a body that holds these letters only costs a look.
+    let json = wake.message.as_ref().filter(|json| json.contains("\"sh\":"))?;
+    parse_message_json(&wake.pointer.conversation, wake.pointer.seq, wake.pointer.rev, json).ok()?.share
+}
+
 /// The shared part of a wake-up's frame; `None` when its event has to be read from the log.
-pub(super) fn shared_end(wake: &Wake) -> Option<Bytes> {
+pub(super) fn shared_end(stores: &Stores, wake: &Wake) -> Option<Bytes> {
     let pointer = &wake.pointer;
     let tail = match (&wake.message, &pointer.data) {
         (Some(json), None) if pointer.kind == EventType::MessageCreated => {
@@ -103,7 +127,12 @@ pub(super) fn shared_end(wake: &Wake) -> Option<Bytes> {
                 // What it answers is looked up for each reader.
                 return None;
             }
-            crate::contract::event::event_tail(pointer, &crate::contract::event::message_data(&ShownMessage::plain(message)))
+            let shared = match &message.share {
+                Some(share) => remembered(stores, share)?,
+                None => None,
+            };
+            let shown = ShownMessage { shared, ..ShownMessage::plain(message) };
+            crate::contract::event::event_tail(pointer, &crate::contract::event::message_data(&shown))
         }
         (None, Some(facts)) if carries_its_facts(pointer.kind) => frames::tail_of_facts(pointer, facts),
         _ => return None,

@@ -17,3 +17,4 @@ pub mod reaction;
 pub mod read_mark;
 pub mod refusal;
 pub mod search_terms;
+pub mod share;

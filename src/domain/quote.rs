@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::ids::{Seq, UserId};
 use super::message::{Message, MessageKind};
+use super::share::ShareFacts;
 
 /// Longest preview in Unicode scalar values.
 pub const PREVIEW_CHARS_MAX: usize = 120;
@@ -57,15 +58,17 @@ pub struct ShownMessage {
     pub message: Message,
     /// What it answers.
     pub quote: Option<Quote>,
+    /// What the host application told about what it shares; `None` when that is not known.
+    pub shared: Option<ShareFacts>,
     /// Whose own reactions are marked; `None` in events.
     pub reader: Option<UserId>,
 }
 
 impl ShownMessage {
-    /// A message in an event, of which nothing has to be looked up.
+    /// A message of which nothing is looked up, for nobody in particular.
     #[must_use]
     pub fn plain(message: Message) -> Self {
-        Self { message, quote: None, reader: None }
+        Self { message, quote: None, shared: None, reader: None }
     }
 }
 

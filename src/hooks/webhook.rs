@@ -84,7 +84,7 @@ pub fn event_body(pointer: &Pointer, facts: Map<String, Value>, message: Option<
 }
 
 fn shown(message: &Message, quote: Option<Quote>) -> Map<String, Value> {
-    let shown = ShownMessage { message: message.clone(), quote, reader: None };
+    let shown = ShownMessage { message: message.clone(), quote, shared: None, reader: None };
     // What is written by one serialiser is read by the other.
     serde_json::from_str(&message_data(&shown)).unwrap_or_default()
 }

@@ -17,6 +17,7 @@ pub mod readers;
 pub mod search;
 pub mod search_queue;
 pub mod server_facts;
+pub mod shares;
 pub mod views;
 pub mod webhooks;
 mod write_facts;

@@ -118,7 +118,7 @@ async fn views(
     .await?;
     for message in into_messages(rows)? {
         if let Some(view) = views.iter_mut().find(|view| view.conversation.id == message.conversation) {
-            view.last_message = Some(ShownMessage { message, quote: None, reader: Some(user.clone()) });
+            view.last_message = Some(ShownMessage { message, quote: None, shared: None, reader: Some(user.clone()) });
         }
     }
     Ok(views)

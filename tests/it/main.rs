@@ -54,6 +54,7 @@ mod search;
 mod sends;
 mod settings;
 mod shard_leases;
+mod shares;
 mod silent_peers;
 mod slow_readers;
 mod stalled_readers;

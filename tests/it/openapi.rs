@@ -38,6 +38,8 @@ const PROMISED: &[(&str, &str)] = &[
     ("post", "/v1/events/ack"),
     ("get", "/v1/events/poll"),
     ("put", "/v1/users/{user_id}"),
+    ("put", "/v1/shared/{type}/{id}"),
+    ("delete", "/v1/shared/{type}/{id}"),
     ("get", "/v1/users/{user_id}"),
     ("get", "/openapi.json"),
 ];

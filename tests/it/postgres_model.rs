@@ -272,6 +272,7 @@ impl Model {
             last_message: self.messages.values().rfind(visible).map(|message| ShownMessage {
                 message: message.clone(),
                 quote: None,
+                shared: None,
                 reader: Some(who.clone()),
             }),
             me,
