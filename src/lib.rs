@@ -9,6 +9,7 @@ pub mod domain;
 pub mod embedded;
 pub mod hooks;
 pub mod identity;
+pub mod media;
 pub mod metrics;
 pub mod ops;
 pub mod postgres;

@@ -220,6 +220,14 @@ table! {
     /// Loads of the key set, by outcome
     counter KEYSET_LOADS = "seqline_keyset_loads_total" {outcome: ["ok", "failed"]};
 
+    // Pictures.
+    /// Uploads of pictures by outcome; refused is what is no picture that is taken, full that too many bytes were under way
+    counter UPLOADS = "seqline_media_uploads_total" {outcome: ["stored", "refused", "full", "unavailable"]};
+    /// Bytes of pictures stored
+    counter UPLOAD_BYTES = "seqline_media_bytes_total" {};
+    /// Pictures that no message showed, removed
+    counter MEDIA_SWEPT = "seqline_media_swept_total" {};
+
     // Numbers.
     /// Messages that met another message on their number in the archive; any is an alarm
     counter SEQ_CONFLICTS = "seqline_seq_conflicts_total" {};
@@ -281,7 +289,7 @@ table! {
     gauge PARTITIONS_LAGGING = "seqline_partitions_lagging" {};
     /// Rounds of a worker that failed, by worker
     counter WORKER_ERRORS = "seqline_worker_errors_total" {
-        worker: ["own_shards", "dispatch_events", "archive_messages", "retry_aside", "tend_shards", "index_messages", "cool_conversations", "send_webhooks"]
+        worker: ["own_shards", "dispatch_events", "archive_messages", "retry_aside", "tend_shards", "index_messages", "cool_conversations", "send_webhooks", "sweep_media"]
     };
 
     // The host application.

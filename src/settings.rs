@@ -95,6 +95,39 @@ pub struct Settings {
     /// Largest JSON body in bytes
     #[arg(long, env = "SEQLINE_BODY_BYTES_MAX", default_value_t = 65_536, value_name = "BYTES")]
     pub body_bytes_max: usize,
+    #[allow(rustdoc::bare_urls)]
+    /// Where pictures lie: file:///folder (one that all processes share) or s3://bucket/prefix; without it no pictures are taken
+    #[arg(long, env = "SEQLINE_MEDIA_URL", value_name = "URL")]
+    pub media_url: Option<String>,
+    // As with the origins above.
+    #[allow(rustdoc::bare_urls)]
+    /// Server of the bucket, e.g. http://minio:9000; Amazon's when absent
+    #[arg(long, env = "SEQLINE_MEDIA_S3_ENDPOINT", value_name = "URL")]
+    pub media_s3_endpoint: Option<String>,
+    /// Region of the bucket
+    #[arg(long, env = "SEQLINE_MEDIA_S3_REGION", default_value = "us-east-1", value_name = "TEXT")]
+    pub media_s3_region: String,
+    /// Access key of the bucket; without it and its secret, the role of the machine is used
+    #[arg(long, env = "SEQLINE_MEDIA_S3_ACCESS_KEY", value_name = "TEXT", hide_env_values = true)]
+    pub media_s3_access_key: Option<String>,
+    /// Secret of the access key
+    #[arg(long, env = "SEQLINE_MEDIA_S3_SECRET_KEY", value_name = "TEXT", hide_env_values = true)]
+    pub media_s3_secret_key: Option<String>,
+    /// Largest picture in bytes
+    #[arg(long, env = "SEQLINE_MEDIA_BYTES_MAX", default_value_t = 10_485_760, value_name = "BYTES")]
+    pub media_bytes_max: usize,
+    /// Longest side of a picture in pixels
+    #[arg(long, env = "SEQLINE_MEDIA_SIDE_MAX", default_value_t = 16_384, value_name = "PIXELS")]
+    pub media_side_max: u32,
+    /// Most pixels of a picture; looking at one takes up to 10 bytes of memory a pixel
+    #[arg(long, env = "SEQLINE_MEDIA_PIXELS_MAX", default_value_t = 40_000_000, value_name = "PIXELS")]
+    pub media_pixels_max: u64,
+    /// Milliseconds within which a picture's bytes must have arrived
+    #[arg(long, env = "SEQLINE_MEDIA_UPLOAD_MS", default_value_t = 60_000, value_name = "MS")]
+    pub media_upload_ms: u64,
+    /// Seconds for which a picture that no message shows is kept
+    #[arg(long, env = "SEQLINE_MEDIA_UNUSED_AGE", default_value_t = 86_400, value_name = "SECONDS")]
+    pub media_unused_age: u64,
     /// Most members of a group
     #[arg(long, env = "SEQLINE_GROUP_MEMBERS_MAX", default_value_t = 1_000, value_name = "N")]
     pub group_members_max: u64,

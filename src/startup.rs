@@ -19,6 +19,7 @@ use crate::identity::Keyring;
 use crate::identity::key_source::KeySource;
 use crate::identity::keyring::KeyError;
 use crate::identity::token::Expected;
+use crate::media::MediaRoom;
 use crate::ops::{self, Operations};
 use crate::postgres::{Archive, ArchiveError, Claim};
 use crate::redis::link::{Link, LinkError};
@@ -265,7 +266,8 @@ pub async fn open_stores(settings: Arc<Settings>) -> Result<Arc<Stores>, StartEr
             Err(error) => return Err(StartError::Database(error)),
         }
     }
-    Ok(Stores::new(link, archive, settings))
+    let media = MediaRoom::open(&settings)?;
+    Ok(Stores::new(link, archive, media, settings))
 }
 
 async fn keyring(settings: &Settings) -> Result<(Keyring, Option<Arc<KeySource>>), StartError> {

@@ -16,6 +16,7 @@ use crate::domain::rate_limit::Rate;
 use crate::domain::refusal::Refusal;
 use crate::domain::share::ShareFacts;
 use crate::hooks::Hooks;
+use crate::media::{MediaRoom, ObjectError};
 use crate::postgres::{Archive, ArchiveError};
 use crate::redis::error::RedisError;
 use crate::redis::keys::Keys;
@@ -31,6 +32,8 @@ pub struct Stores {
     pub keys: Keys,
     /// The archive and the records.
     pub archive: Archive,
+    /// Pictures; none are taken without it.
+    pub media: Option<MediaRoom>,
     /// The settings.
     pub settings: Arc<Settings>,
     /// The clock.
@@ -52,7 +55,7 @@ pub struct Stores {
 impl Stores {
     /// Puts the stores together.
     #[must_use]
-    pub fn new(link: Link, archive: Archive, settings: Arc<Settings>) -> Arc<Self> {
+    pub fn new(link: Link, archive: Archive, media: Option<MediaRoom>, settings: Arc<Settings>) -> Arc<Self> {
         let keys = Keys { shards: settings.shards, partitions: settings.partitions };
         let clock = Clock::with_offset(settings.clock_offset_ms);
         let rate = Rate::of(settings.conversation_sends_per_second, settings.conversation_sends_burst);
@@ -65,7 +68,28 @@ impl Stores {
             tracing::error!(%fault, "nothing is posted to the host application");
             Hooks::default()
         });
-        Arc::new(Self { link, keys, archive, settings, clock, hooks, lanes, claims, profiles, shares, first_members })
+        Arc::new(Self { link, keys, archive, media, settings, clock, hooks, lanes, claims, profiles, shares, first_members })
+    }
+}
+
+impl Stores {
+    /// Where pictures are.
+    ///
+    /// # Errors
+    /// [`Refusal::Unavailable`] when the settings name no place for them.
+    pub fn media(&self) -> Result<&MediaRoom, Refusal> {
+        self.media.as_ref().ok_or(Refusal::Unavailable("there is no place for pictures"))
+    }
+}
+
+impl From<ObjectError> for Refusal {
+    fn from(error: ObjectError) -> Self {
+        match &error {
+            // What has a row has an object, unless somebody else took it away.
+            ObjectError::Missing => tracing::error!("a picture's bytes are not where they were put"),
+            ObjectError::Unavailable(_) => tracing::warn!(error = %error, "pictures cannot be reached"),
+        }
+        Self::Unavailable("pictures cannot be reached")
     }
 }
 

@@ -24,10 +24,10 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 /// The label of every path that no route has.
 const UNMATCHED: &str = "unmatched";
 
-/// Routes that wait for things to happen; they have no deadline, and their time says nothing.
-const WAITING: &[&str] = &["/v1/events", "/v1/events/poll"];
+/// Routes that wait for things to happen, or for a picture on a slow line; they have time limits of their own, and their time says nothing.
+const WAITING: &[&str] = &["/v1/events", "/v1/events/poll", "/v1/media"];
 /// Routes that answer in something else than JSON, and check `Accept` themselves.
-const OTHER_FORM: &[&str] = &["/v1/events"];
+const OTHER_FORM: &[&str] = &["/v1/events", "/v1/media/{id}"];
 
 /// The id of a request, for logs.
 #[derive(Clone, Debug)]

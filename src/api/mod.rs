@@ -20,6 +20,7 @@ pub mod event_stream;
 pub mod event_ticket;
 pub mod layers;
 pub mod listener;
+pub mod media;
 pub mod members;
 pub mod message_changes;
 pub mod messages;

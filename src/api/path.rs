@@ -2,6 +2,7 @@
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
+use uuid::Uuid;
 
 use super::AppState;
 use super::respond::Problem;
@@ -33,6 +34,10 @@ pub struct SharePath(pub Result<Share, FieldError>);
 /// The text at `{client_id}`.
 #[derive(Clone, Debug)]
 pub struct ClientIdPath(pub String);
+
+/// The picture at `{id}`.
+#[derive(Clone, Copy, Debug)]
+pub struct MediaPath(pub Uuid);
 
 async fn param(parts: &mut Parts, state: &AppState, name: &str) -> Result<String, Problem> {
     // Refused when percent-encoding hides what is no UTF-8; nothing has such a name.
@@ -91,5 +96,15 @@ impl FromRequestParts<AppState> for ClientIdPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
         param(parts, state, "client_id").await.map(Self)
+    }
+}
+
+impl FromRequestParts<AppState> for MediaPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+        let text = param(parts, state, "id").await?;
+        // Only as it was given out.
+        Uuid::try_parse(&text).ok().filter(|id| id.to_string() == text).map(Self).ok_or_else(Problem::not_found)
     }
 }

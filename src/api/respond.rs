@@ -56,6 +56,10 @@ impl From<Refusal> for Problem {
             Refusal::Deleted => Self::new(Code::Deleted, "The message was deleted."),
             Refusal::Dissolved => Self::new(Code::Dissolved, "The last member has left this group."),
             Refusal::Invalid(error) => Self::invalid_field(error),
+            Refusal::UnsupportedMedia => {
+                Self::new(Code::UnsupportedMediaType, "Pictures are PNG, JPEG, GIF or WebP; these bytes are none of them.")
+            }
+            Refusal::TooLarge(bytes_max) => Self::new(Code::TooLarge, format!("A picture may have at most {bytes_max} bytes.")),
             Refusal::InvalidParameter(error) => Self::invalid_parameter(error),
             Refusal::InvalidCursor => Self::new(Code::InvalidCursor, "This is no position that was given out here."),
             Refusal::RateLimited(state) => {

@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 use super::respond::{Code, Problem};
 use super::{
-    AppState, conversations, event_ack, event_poll, event_stream, event_ticket, layers, members, message_changes, messages, openapi,
+    AppState, conversations, event_ack, event_poll, event_stream, event_ticket, layers, media, members, message_changes, messages, openapi,
     readers, search, shares, typing, users,
 };
 
@@ -43,6 +43,9 @@ fn rows() -> OpenApiRouter<AppState> {
         .routes(routes!(event_poll::poll_events))
         .routes(routes!(event_ack::ack_events))
         .routes(routes!(event_ticket::make_ticket))
+        // Media.
+        .routes(routes!(media::post_media))
+        .routes(routes!(media::get_media))
         // Service.
         .routes(routes!(users::put_user, users::get_user))
         .routes(routes!(shares::put_share, shares::delete_share))

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Parser};
 use tokio_util::sync::CancellationToken;
+use url::Url;
 
 use super::{failed, not_started};
 use crate::actions::Stores;
@@ -119,7 +120,12 @@ async fn serve(args: &DevArgs, folder: &Path, ports: &mut Ports, servers: &mut P
     }
     migrating.done();
 
-    let settings = |listen: u16, admin: u16| settings(&args.log, &servers.redis.url(), &database_url, &secret, listen, admin);
+    let media_url = Url::from_file_path(folder.join("media")).ok().map(String::from);
+    let settings = |listen: u16, admin: u16| {
+        let read = settings(&args.log, &servers.redis.url(), &database_url, &secret, listen, admin)?;
+        // Pictures lie beside the other data, unless the environment names another place.
+        Ok(Settings { media_url: read.media_url.filter(|url| !url.trim().is_empty()).or_else(|| media_url.clone()), ..read })
+    };
     let starting = Step::begin("Starting two gateways and a worker");
     let system = tokio::select! {
         system = start_system(ports, settings) => system,

@@ -5,6 +5,7 @@
 
 pub mod conversation;
 pub mod event;
+pub mod media;
 pub mod message;
 pub mod new_message;
 pub mod operations;

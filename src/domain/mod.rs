@@ -5,6 +5,7 @@ pub mod change;
 pub mod conversation;
 pub mod event;
 pub mod ids;
+pub mod media;
 pub mod membership;
 pub mod message;
 pub mod message_change;

@@ -67,6 +67,12 @@ pub enum Refusal {
     /// A field cannot be accepted.
     #[error("{}: {}", .0.field, .0.fault)]
     Invalid(FieldError),
+    /// The bytes are of no kind that is taken.
+    #[error("unsupported media")]
+    UnsupportedMedia,
+    /// The upload has more bytes than this.
+    #[error("larger than {0} bytes")]
+    TooLarge(u64),
     /// A query parameter cannot be accepted.
     #[error("{}: {}", .0.field, .0.fault)]
     InvalidParameter(FieldError),

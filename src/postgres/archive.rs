@@ -24,7 +24,7 @@ use super::connection::{Archive, stored};
 use super::error::{ArchiveError, Fault};
 use super::message_versions::write_versions;
 use super::webhooks::WebhookRow;
-use super::{webhooks, write_facts, write_messages};
+use super::{webhooks, write_facts, write_media, write_messages};
 use crate::domain::conversation::History;
 use crate::domain::ids::{ConversationId, Millis, Rev, Seq, ShardId, UserId};
 use crate::domain::membership::Role;
@@ -217,6 +217,7 @@ async fn write(connection: &mut PgConnection, plan: &Reduced) -> Result<BatchOut
     }
     // The same order of tables and of rows in every transaction: two writers can wait for each other, but never in a circle.
     let outcome = write_messages::write_messages(&mut tx, &plan.messages).await?;
+    write_media::write_references(&mut tx, &plan.messages).await?;
     let moved = plan.marks_after(&outcome);
     webhooks::queue(&mut tx, &plan.events, plan.late, &outcome).await?;
     write_facts::write_conversations(&mut tx, plan.conversations.values()).await?;

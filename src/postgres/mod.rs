@@ -10,6 +10,7 @@ pub mod epochs;
 pub mod error;
 pub mod leases;
 pub mod living_leases;
+pub mod media;
 pub mod message_versions;
 pub mod messages;
 pub mod profiles;
@@ -21,6 +22,7 @@ pub mod shares;
 pub mod views;
 pub mod webhooks;
 mod write_facts;
+mod write_media;
 mod write_messages;
 
 pub use archive::{
@@ -31,5 +33,6 @@ pub use conversations::{Reservation, StoredWhole};
 pub use epochs::EpochGrant;
 pub use error::ArchiveError;
 pub use leases::{Lease, LeaseGrant};
+pub use media::{Checked, ClaimFor, Shown};
 pub use profiles::StoredProfile;
 pub use webhooks::WebhookRow;

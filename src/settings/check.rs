@@ -54,14 +54,10 @@ impl Settings {
             list.iter_mut().for_each(|text| *text = text.trim().to_owned());
             list.retain(|text| !text.is_empty());
         }
-        for text in [
-            &mut self.jwt_jwks,
-            &mut self.jwt_issuer,
-            &mut self.jwt_audience,
-            &mut self.jwt_cookie,
-            &mut self.webhook_url,
-            &mut self.pre_send_hook_url,
-        ] {
+        let texts = [&mut self.jwt_jwks, &mut self.jwt_issuer, &mut self.jwt_audience, &mut self.jwt_cookie];
+        let media = [&mut self.media_url, &mut self.media_s3_endpoint, &mut self.media_s3_access_key, &mut self.media_s3_secret_key];
+        let hooks = [&mut self.webhook_url, &mut self.pre_send_hook_url];
+        for text in texts.into_iter().chain(media).chain(hooks) {
             *text = text.take().filter(|t| !t.trim().is_empty());
         }
         self
@@ -77,6 +73,7 @@ impl Settings {
             return fault("SEQLINE_ADMIN_LISTEN", "must be another address than SEQLINE_LISTEN");
         }
         check_stores(self)?;
+        check_media(self)?;
         if role == Role::Gateway {
             check_keys(self)?;
             check_browsers(self)?;
@@ -109,7 +106,7 @@ impl Settings {
     }
 
     /// Numbers with their smallest and largest sensible value.
-    fn bounds(&self) -> [(&'static str, u64, u64, u64); 28] {
+    fn bounds(&self) -> [(&'static str, u64, u64, u64); 33] {
         const DAY_MS: u64 = 86_400_000;
         const YEAR_S: u64 = 31_536_000;
         [
@@ -129,6 +126,11 @@ impl Settings {
             ("SEQLINE_STREAM_STALL_MS", self.stream_stall_ms, 100, DAY_MS),
             ("SEQLINE_REQUEST_DEADLINE_MS", self.request_deadline_ms, 50, 120_000),
             ("SEQLINE_BODY_BYTES_MAX", self.body_bytes_max as u64, 256, 16 << 20),
+            ("SEQLINE_MEDIA_BYTES_MAX", self.media_bytes_max as u64, 256, 1 << 30),
+            ("SEQLINE_MEDIA_SIDE_MAX", u64::from(self.media_side_max), 1, 65_535),
+            ("SEQLINE_MEDIA_PIXELS_MAX", self.media_pixels_max, 1, 1_000_000_000),
+            ("SEQLINE_MEDIA_UPLOAD_MS", self.media_upload_ms, 50, 3_600_000),
+            ("SEQLINE_MEDIA_UNUSED_AGE", self.media_unused_age, 1, YEAR_S),
             ("SEQLINE_GROUP_MEMBERS_MAX", self.group_members_max, 1, 10_000),
             ("SEQLINE_UNREAD_MAX", self.unread_max, 1, 100_000),
             ("SEQLINE_READ_EVENTS_MEMBERS_MAX", self.read_events_members_max, 0, 10_000),
@@ -205,6 +207,19 @@ fn check_stores(settings: &Settings) -> Result<(), SettingFault> {
     }
     if !settings.database_url.split_once("://").is_some_and(|(scheme, _)| matches!(scheme, "postgres" | "postgresql")) {
         return Err(SettingFault::new(database, "must begin with postgres://"));
+    }
+    Ok(())
+}
+
+fn check_media(settings: &Settings) -> Result<(), SettingFault> {
+    if settings.media_url.as_ref().is_some_and(|url| !url.starts_with("file:///") && !url.starts_with("s3://")) {
+        return Err(SettingFault::new("SEQLINE_MEDIA_URL", "must begin with file:/// or s3://"));
+    }
+    if settings.media_s3_endpoint.as_ref().is_some_and(|url| !url.starts_with("https://") && !url.starts_with("http://")) {
+        return Err(SettingFault::new("SEQLINE_MEDIA_S3_ENDPOINT", "must begin with https:// or http://"));
+    }
+    if settings.media_s3_access_key.is_some() != settings.media_s3_secret_key.is_some() {
+        return Err(SettingFault::new("SEQLINE_MEDIA_S3_SECRET_KEY", "and SEQLINE_MEDIA_S3_ACCESS_KEY must be set together"));
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 //! | [`index_messages`] | works out what archived messages are found by | whoever comes first |
 //! | [`cool_conversations`] | takes idle conversations out of Redis | owned shards |
 //! | [`send_webhooks`] | Postgres → the host application | conversations that it claims, whatever their shard |
+//! | [`sweep_media`] | removes pictures that no message shows | all, by whoever looks |
 //!
 //! Order never depends on who works for a shard or whether two do for a moment: cursors and marks only move forward, rows name their
 //! version, and closing a conversation bears a token.
@@ -25,6 +26,7 @@ pub mod own_shards;
 pub mod recipients;
 pub mod repeat;
 pub mod send_webhooks;
+pub mod sweep_media;
 pub mod tend_shards;
 pub mod trim;
 
@@ -51,6 +53,7 @@ use own_shards::OwnShards;
 use recipients::Recipients;
 use repeat::repeat;
 use send_webhooks::SendWebhooks;
+use sweep_media::SweepMedia;
 use tend_shards::TendShards;
 
 /// Why a round of a worker failed. It is tried again; nothing is lost by it.
@@ -113,6 +116,7 @@ pub fn start_workers(stores: Arc<Stores>, stop: CancellationToken) -> JoinSet<()
             working.spawn(async move { repeat(SendWebhooks::new(stores), stop).await.finish().await });
         }
         working.spawn(end(repeat(IndexMessages::new(Arc::clone(&stores)), stop.clone())));
+        working.spawn(end(repeat(SweepMedia::new(Arc::clone(&stores)), stop.clone())));
         working.spawn(end(repeat(CoolConversations::new(stores, owned, worker), stop.clone())));
         // Leases are held until the last of the others has ended: what is under way should not meet the next owner.
         let released = CancellationToken::new();

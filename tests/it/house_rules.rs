@@ -10,7 +10,7 @@ const SCRIPT_LINES_MAX: usize = 100;
 /// Names that say nothing about what is inside.
 const ATTICS: [&str; 10] = ["common", "helper", "helpers", "manager", "misc", "shared", "stuff", "util", "utilities", "utils"];
 /// What each room must not name, with the reason that the plan of the house gives.
-const WALLS: [(&str, &[&str], &str); 11] = [
+const WALLS: [(&str, &[&str], &str); 12] = [
     (
         "src/domain",
         &["async fn", "tokio", "axum", "fred::", "sqlx", "SystemTime", "Instant::", "StatusCode"],
@@ -51,6 +51,11 @@ const WALLS: [(&str, &[&str], &str); 11] = [
         &["sqlx", "axum", "fred::", "crate::postgres", "crate::workers", "unbounded"],
         "it knows no Postgres and has no unbounded buffer",
     ),
+    (
+        "src/media",
+        &["fred::", "sqlx", "axum", "crate::redis", "crate::postgres", "crate::api", "crate::contract", "crate::actions", "crate::workers"],
+        "it only knows bytes and where they lie",
+    ),
     ("src/workers", &["axum", "fred::", "sqlx", "hyper", "crate::api"], "it knows no HTTP"),
     (
         "src/hooks",
@@ -64,10 +69,12 @@ const WALLS: [(&str, &[&str], &str); 11] = [
     ),
 ];
 /// Where alone a word may stand.
-const HOMES: [(&str, &[&str], &str); 8] = [
+const HOMES: [(&str, &[&str], &str); 10] = [
     ("fred::", &["src/redis/"], "the Redis client has one room"),
     ("sqlx", &["src/postgres/"], "SQL has one room"),
     ("axum", &["src/api/", "src/ops.rs"], "HTTP has one room, and operations"),
+    ("object_store", &["src/media/"], "places of pictures have one room"),
+    ("image::", &["src/media/"], "decoders have one room"),
     // As a format string spells the hash tag of a shard, a user partition, a gateway.
     (":{{s", &["src/redis/keys.rs"], "keys are spelled once"),
     (":{{u", &["src/redis/keys.rs"], "keys are spelled once"),

@@ -15,6 +15,7 @@ pub mod frames;
 pub mod host_application;
 pub mod log_writer;
 pub mod lone_gateway;
+pub mod pictures;
 pub mod processes;
 pub mod servers;
 pub mod stores;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use seqline::actions::Stores;
+use seqline::media::MediaRoom;
 use seqline::postgres::Archive;
 use seqline::redis::link::Link;
 use seqline::settings::Settings;
@@ -58,5 +59,6 @@ pub async fn open(redis_url: &str, database_url: &str, flags: &[&str]) -> Arc<St
     let settings = Arc::new(settings(redis_url, database_url, flags));
     let link = Link::connect(redis_url, 5_000).await.unwrap();
     let archive = Archive::connect(database_url, 4).unwrap();
-    Stores::new(link, archive, settings)
+    let media = MediaRoom::open(&settings).unwrap();
+    Stores::new(link, archive, media, settings)
 }
