@@ -7,16 +7,19 @@
 use std::time::Instant;
 
 use serde_json::json;
+use uuid::Uuid;
 
 use super::Stores;
 use super::ask_hook::{is_asked, may_edit};
+use super::claim_media::claim_media;
 use super::clear_obstacle::{Obstacle, Tries};
 use crate::domain::conversation::History;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ConversationId, Kind, Millis, Seq, UserId};
-use crate::domain::message::Message;
-use crate::domain::message_change::{Asker, MessageCommand, Turn, Windows, decide};
+use crate::domain::message::{MediaItem, Message, MessageKind};
+use crate::domain::message_change::{Asker, MessageCommand, Turn, Windows, check_placeholders, decide};
 use crate::domain::refusal::Refusal;
+use crate::postgres::ClaimFor;
 use crate::redis::change_message::{MessageChange, MessageChanged, change_message as commit};
 use crate::redis::read_messages::{HotMessages, MessagesRead, Which, read_messages};
 use crate::redis::stored_form::{Audience, Change, StoredEvent, StoredVersion};
@@ -34,8 +37,10 @@ pub struct ChangeRequest {
     pub conversation: ConversationId,
     /// Which message.
     pub seq: Seq,
-    /// What.
+    /// What; pictures of an edit stand in `pictures`.
     pub command: MessageCommand,
+    /// The pictures that an edit names.
+    pub pictures: Option<Vec<Uuid>>,
 }
 
 /// Carries out a wish; gives the message as it is then.
@@ -99,7 +104,8 @@ async fn attempt(
     let asker = Asker { user: &request.user, member: hot.member.as_ref(), admin: request.admin && needs_no_membership };
     let now = stores.clock.now();
     let windows = windows(stores);
-    let Some((turn, changed)) = decide(conversation, &message, &asker, &request.command, windows, now)? else {
+    let command = with_pictures(stores, request, &message).await?;
+    let Some((turn, changed)) = decide(conversation, &message, &asker, &command, windows, now)? else {
         return Ok(Ok(message));
     };
     // Once for all tries: what is wanted stays the same.
@@ -122,6 +128,27 @@ async fn attempt(
         Ok(MessageChanged::StaleEpoch) => Err(Obstacle::StaleEpoch),
         Err(error) => Err(Obstacle::Redis(error)),
     })
+}
+
+/// The wish with the pictures that it names. Those that the message does not show yet must be its sender's own, and are kept for it from here
+/// on; where the message cannot show any, or is somebody else's, they are named as they came and [`decide`] says no.
+async fn with_pictures(stores: &Stores, request: &ChangeRequest, message: &Message) -> Result<MessageCommand, Refusal> {
+    let (MessageCommand::Edit { body, .. }, Some(ids)) = (&request.command, &request.pictures) else { return Ok(request.command.clone()) };
+    let shown = |id: &Uuid| message.media.iter().find(|item| item.id == *id).cloned();
+    let shows = message.kind == MessageKind::Image && message.sender == request.user && message.deleted_at.is_none();
+    let mut claimed = Vec::new();
+    if shows && !ids.iter().all(|id| shown(id).is_some()) {
+        // Proven before anything is claimed: what the words place, too.
+        let ids_text: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        check_placeholders(body.as_deref().unwrap_or(&message.body), &ids_text)?;
+        let claim = ClaimFor { conversation: request.conversation.clone(), message: message.id, seq: Some(message.seq) };
+        claimed = claim_media(stores, &request.user, ids, Some(claim)).await?;
+    }
+    let item = |id: &Uuid| {
+        let unknown = || MediaItem { id: *id, mime_type: String::new(), size: 0, width: 0, height: 0 };
+        shown(id).or_else(|| claimed.iter().find(|item| item.id == *id).cloned()).unwrap_or_else(unknown)
+    };
+    Ok(MessageCommand::Edit { body: body.clone(), media: Some(ids.iter().map(item).collect()) })
 }
 
 fn windows(stores: &Stores) -> Windows {

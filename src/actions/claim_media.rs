@@ -13,12 +13,12 @@ use crate::domain::message::MediaItem;
 use crate::domain::refusal::Refusal;
 use crate::postgres::ClaimFor;
 
-/// Checks and claims, all or none; gives the pictures in the order of `ids`.
+/// Checks, and claims if there is something to claim for, all or none; gives the pictures in the order of `ids`.
 ///
 /// # Errors
 /// [`Refusal::Invalid`] naming the first `media[i]` that is not there, not the sender's or not ready; [`Refusal::Unavailable`] when the archive
 /// is away.
-pub async fn claim_media(stores: &Stores, sender: &UserId, ids: &[Uuid], claim: &ClaimFor) -> Result<Vec<MediaItem>, Refusal> {
+pub async fn claim_media(stores: &Stores, sender: &UserId, ids: &[Uuid], claim: Option<ClaimFor>) -> Result<Vec<MediaItem>, Refusal> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }

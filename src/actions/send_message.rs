@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::Stores;
 use super::ask_hook::{is_asked, may_send};
+use super::claim_media::claim_media;
 use super::clear_obstacle::{Obstacle, Tries};
 use super::limit_rate::{give_back, rate_of, take_from_user};
 use super::read_messages::{Visible, messages_for};
@@ -16,6 +17,7 @@ use crate::domain::ids::{ClientKey, ConversationId, Kind, Millis, UserId};
 use crate::domain::message::{Draft, Message, MessageKind};
 use crate::domain::rate_limit::{LimitState, Limited, Rate};
 use crate::domain::refusal::{FieldError, Refusal};
+use crate::postgres::ClaimFor;
 use crate::redis::conversation_head::pair_json;
 use crate::redis::keys;
 use crate::redis::send_message::{Pair, Send, Sent};
@@ -109,11 +111,11 @@ async fn send(stores: &Arc<Stores>, request: SendRequest, limited: Option<Refusa
     let mut tries = Tries::new(stores);
     let until = tries.until();
     let now = stores.clock.now();
-    let fresh = fresh_message(&request, now);
+    let mut fresh = fresh_message(&request, now);
     let mut refused = refusal_of(&request);
     // What has to be looked up or asked before the message may stand comes between two steps: the first finds out that nothing else stands
     // against the message, and writes nothing.
-    let links = request.content.as_ref().is_ok_and(|draft| draft.reply_to.is_some());
+    let links = request.content.as_ref().is_ok_and(|draft| draft.reply_to.is_some() || !draft.media.is_empty());
     let mut unchecked = refused.is_none() && (links || (limited.is_none() && is_asked(stores, request.service)));
     refused = refused.or(limited);
     let mut send = Send {
@@ -163,6 +165,12 @@ async fn send(stores: &Arc<Stores>, request: SendRequest, limited: Option<Refusa
                     return Err(refused.take().unwrap_or(Refusal::Unavailable("the message cannot be sent")));
                 }
                 check_links(stores, &request).await?;
+                if let Some(draft) = request.content.as_ref().ok().filter(|draft| !draft.media.is_empty()) {
+                    // Who is held back keeps nothing from being swept.
+                    let claim = ClaimFor { conversation: id.clone(), message: fresh.id, seq: None };
+                    fresh.media = claim_media(stores, user, &draft.media, refused.is_none().then_some(claim)).await?;
+                    send.message_json = StoredMessage::of(&fresh).to_json();
+                }
                 if let Some(limited) = refused.take() {
                     return Err(limited);
                 }

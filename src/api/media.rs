@@ -20,10 +20,12 @@ use super::AppState;
 use super::paging::NoQuery;
 use super::path::MediaPath;
 use super::respond::{Code, Problem, json};
+use crate::actions::limit_rate::take_from_user;
 use crate::actions::read_media::{find_media, read_media};
 use crate::actions::store_media::{Upload, begin_upload, count_upload};
 use crate::contract::media::Media;
 use crate::domain::media::{self as domain, MediaType};
+use crate::domain::rate_limit::Limited;
 use crate::domain::refusal::Refusal;
 use crate::identity::Caller;
 
@@ -39,6 +41,10 @@ pub async fn post_media(
     body: Body,
 ) -> Result<Response, Problem> {
     let declared = declared_type(&headers)?;
+    if !caller.scopes.service {
+        // Before its bytes are read.
+        take_from_user(&state.stores, &caller.user, Limited::UserWrites).await?;
+    }
     let upload = begin_upload(&state.stores, &caller.user, declared)?;
     let outcome = match receive(&state, upload, &headers, body).await {
         Ok(upload) => upload.finish().await,

@@ -22,7 +22,15 @@ use crate::domain::refusal::FieldFault;
 use crate::identity::Caller;
 
 fn request(caller: &Caller, conversation: ConversationId, seq: Seq, command: MessageCommand) -> ChangeRequest {
-    ChangeRequest { user: caller.user.clone(), service: caller.scopes.service, admin: caller.scopes.admin, conversation, seq, command }
+    ChangeRequest {
+        user: caller.user.clone(),
+        service: caller.scopes.service,
+        admin: caller.scopes.admin,
+        conversation,
+        seq,
+        command,
+        pictures: None,
+    }
 }
 
 /// Gives a message other words; its sender may. What changes nothing makes no event.
@@ -36,14 +44,15 @@ pub async fn patch_message(
     SeqPath(seq): SeqPath,
     DeferredJson(body): DeferredJson<PatchMessage>,
 ) -> Result<Response, Problem> {
-    let command = match body.and_then(|body| body.command().map_err(Problem::from)) {
-        Ok(command) => command,
+    let (command, pictures) = match body.and_then(|body| Ok((body.command(), body.pictures()?))) {
+        Ok(wish) => wish,
         Err(problem) => {
             view(&state.stores, &caller.user, &id).await?;
             return Err(problem);
         }
     };
-    let message = change_message(&state.stores, &request(&caller, id, seq, command)).await?;
+    let request = ChangeRequest { pictures, ..request(&caller, id, seq, command) };
+    let message = change_message(&state.stores, &request).await?;
     Ok(ok(&Message::from(&show_message(&state.stores, &caller.user, message).await?)))
 }
 

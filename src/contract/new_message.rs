@@ -2,13 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use super::message::MessageKind;
 use super::share::ShareReference;
 use super::timestamp::Timestamp;
 use crate::domain::ids::{ClientKey, INTEGER_MAX, UserId};
+use crate::domain::media::read_picture_ids;
 use crate::domain::message::{self as domain, Draft, check_text_body};
-use crate::domain::message_change::{MessageCommand, check_free_body};
+use crate::domain::message_change::{MEDIA_MAX, MessageCommand, check_free_body, check_placeholders};
 use crate::domain::refusal::FieldError;
 
 /// Most users that a message names.
@@ -24,10 +26,10 @@ pub struct SendMessage {
     /// `text` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<MessageKind>,
-    /// At most 4,000 characters, at least one visible.
+    /// At most 4,000 characters, at least one visible. Beside pictures there need be none, and `![img:<media_id>]` says where one belongs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// Media ids; not supported yet.
+    /// The pictures of a message of kind `image`, in order: 1 to 9 ids, each of an upload of one's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     pub media: Option<serde_json::Value>,
@@ -84,28 +86,46 @@ impl SendMessage {
     /// # Errors
     /// Names the first field that cannot be accepted.
     pub fn draft(&self, client_id: ClientKey) -> Result<Draft, FieldError> {
-        match self.kind {
-            None | Some(MessageKind::Text) => {}
+        let kind = match self.kind {
+            None | Some(MessageKind::Text) => domain::MessageKind::Text,
+            Some(MessageKind::Image) => domain::MessageKind::Image,
             Some(MessageKind::System) => return Err(FieldError::new("kind", "'system' is made by the service alone")),
             Some(MessageKind::Share) => return self.share_draft(client_id),
-            Some(MessageKind::Image) => return Err(FieldError::new("kind", "is not supported yet")),
-        }
+        };
         if self.share.is_some() {
             return Err(FieldError::new("share", "belongs to messages of kind 'share'"));
         }
-        for (name, value) in [("media", &self.media), ("mentions", &self.mentions)] {
+        for (name, value) in [("mentions", &self.mentions)] {
             let empty = value.as_ref().is_none_or(|v| v.is_null() || v.as_array().is_some_and(Vec::is_empty));
             if !empty {
                 return Err(FieldError::new(name, "is not supported yet"));
             }
         }
-        let Some(body) = self.body.as_deref() else { return Err(FieldError::new("body", "is missing")) };
-        check_text_body(body)?;
+        let media = self.media.as_ref().filter(|v| !v.is_null()).map(picture_ids).transpose()?.unwrap_or_default();
+        let body = match (kind, self.body.as_deref()) {
+            (domain::MessageKind::Image, body) => {
+                if media.is_empty() {
+                    return Err(FieldError::new("media", format!("must hold 1 to {MEDIA_MAX} ids of pictures")));
+                }
+                let body = body.unwrap_or_default();
+                check_free_body(body)?;
+                check_placeholders(body, &media.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+                body
+            }
+            (_, None) => return Err(FieldError::new("body", "is missing")),
+            (_, Some(body)) => {
+                if !media.is_empty() {
+                    return Err(FieldError::new("media", "belongs to messages of kind 'image'"));
+                }
+                check_text_body(body)?;
+                body
+            }
+        };
         Ok(Draft {
             client_id,
-            kind: domain::MessageKind::Text,
+            kind,
             body: body.to_owned(),
-            media: Vec::new(),
+            media,
             reply_to: self.answered()?,
             share: None,
             mentions: self.named()?,
@@ -174,14 +194,25 @@ pub struct PatchMessage {
 }
 
 impl PatchMessage {
-    /// The wish.
+    /// The wish, but for its pictures.
+    #[must_use]
+    pub fn command(&self) -> MessageCommand {
+        MessageCommand::Edit { body: self.body.clone(), media: None }
+    }
+
+    /// The pictures that it names; whether the message can show them is not known here.
     ///
     /// # Errors
-    /// Names the first field that cannot be accepted.
-    pub fn command(self) -> Result<MessageCommand, FieldError> {
-        if self.media.as_ref().is_some_and(|media| !media.is_null() && media.as_array().is_none_or(|ids| !ids.is_empty())) {
-            return Err(FieldError::new("media", "is not supported yet"));
-        }
-        Ok(MessageCommand::Edit { body: self.body, media: None })
+    /// Names `media` or the first `media[i]` that cannot be accepted.
+    pub fn pictures(&self) -> Result<Option<Vec<Uuid>>, FieldError> {
+        self.media.as_ref().filter(|v| !v.is_null()).map(picture_ids).transpose()
     }
+}
+
+/// Ids out of a list of texts.
+fn picture_ids(value: &serde_json::Value) -> Result<Vec<Uuid>, FieldError> {
+    let Some(items) = value.as_array() else { return Err(FieldError::new("media", "must be a list of ids of pictures")) };
+    // What is no text is no id.
+    let texts: Vec<&str> = items.iter().map(|item| item.as_str().unwrap_or_default()).collect();
+    read_picture_ids(&texts)
 }

@@ -3,13 +3,8 @@
 use uuid::Uuid;
 
 use super::ids::UserId;
-use super::message::BODY_CHARS_MAX;
+use super::message_change::MEDIA_MAX;
 use super::refusal::FieldError;
-
-/// Most pictures that one message shows.
-pub const PICTURES_MAX: usize = 9;
-/// How a placeholder for a picture begins in a body; the id follows, then `]`.
-const PLACEHOLDER: &str = "![img:";
 
 /// The kinds of pictures that are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,13 +65,13 @@ pub struct Media {
     pub size: u64,
 }
 
-/// Reads the ids of the pictures that a message shows: 1 to 9, each once.
+/// Reads the ids of the pictures that a message shows: at most 9, each once.
 ///
 /// # Errors
 /// Names `media`, or the first `media[i]` that cannot be accepted.
-pub fn read_picture_ids(texts: &[String]) -> Result<Vec<Uuid>, FieldError> {
-    if texts.is_empty() || texts.len() > PICTURES_MAX {
-        return Err(FieldError::new("media", "must hold 1 to 9 ids of pictures"));
+pub fn read_picture_ids(texts: &[&str]) -> Result<Vec<Uuid>, FieldError> {
+    if texts.len() > MEDIA_MAX {
+        return Err(FieldError::new("media", format!("must hold 1 to {MEDIA_MAX} ids of pictures")));
     }
     let mut ids = Vec::with_capacity(texts.len());
     for (index, text) in texts.iter().enumerate() {
@@ -96,27 +91,6 @@ pub fn not_yours(index: usize) -> FieldError {
     FieldError::new(format!("media[{index}]"), "is no picture that you uploaded")
 }
 
-/// Proves the words beside pictures: there need be none; each placeholder `![img:<id>]` names one of the pictures.
-///
-/// # Errors
-/// Names the field `body`.
-pub fn check_picture_body(body: &str, pictures: &[Uuid]) -> Result<(), FieldError> {
-    if body.contains('\0') {
-        return Err(FieldError::new("body", "must not hold U+0000"));
-    }
-    if body.chars().count() > BODY_CHARS_MAX {
-        return Err(FieldError::new("body", "must be at most 4000 characters"));
-    }
-    for rest in body.split(PLACEHOLDER).skip(1) {
-        // Without an end it is no placeholder but words.
-        let Some((id, _)) = rest.split_once(']') else { continue };
-        if !pictures.iter().any(|picture| picture.to_string() == id) {
-            return Err(FieldError::new("body", "places a picture that is not in 'media'"));
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,34 +100,14 @@ mod tests {
 
     #[test]
     fn ids_are_read_whole_or_not_at_all() {
-        let read = |texts: &[&str]| {
-            let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
-            read_picture_ids(&texts).map(|ids| ids.len()).map_err(|error| error.field.into_owned())
-        };
+        let read = |texts: &[&str]| read_picture_ids(texts).map(|ids| ids.len()).map_err(|error| error.field.into_owned());
         assert_eq!(read(&[ONE]), Ok(1));
         assert_eq!(read(&[ONE, TWO]), Ok(2));
-        assert_eq!(read(&[]), Err("media".into()));
+        assert_eq!(read(&[]), Ok(0));
         assert_eq!(read(&[ONE; 10]), Err("media".into()));
         assert_eq!(read(&[ONE, ONE]), Err("media[1]".into()));
         assert_eq!(read(&[ONE, "x"]), Err("media[1]".into()));
         assert_eq!(read(&[&ONE.to_uppercase()]), Err("media[0]".into()));
         assert_eq!(read(&[&ONE.replace('-', "")]), Err("media[0]".into()));
-    }
-
-    #[test]
-    fn placeholders_name_pictures_of_the_message() {
-        let pictures = [Uuid::try_parse(ONE).unwrap()];
-        let fits = |body: &str| check_picture_body(body, &pictures).is_ok();
-        assert!(fits(""));
-        assert!(fits(&format!("before ![img:{ONE}] after ![img:{ONE}]")));
-        assert!(fits("![img: without an end"));
-        assert!(fits("![image](x) [img:y]"));
-        assert!(!fits(&format!("![img:{ONE}] ![img:{TWO}]")));
-        assert!(!fits("![img:]"));
-        assert!(!fits(&format!("![img: {ONE}]")));
-        assert!(fits(&format!("![img:{ONE}]]")));
-        assert!(!fits(&"x".repeat(4_001)));
-        assert!(fits(&"中".repeat(4_000)));
-        assert!(!fits("\0"));
     }
 }

@@ -96,7 +96,9 @@ impl Objects {
             .with_bucket_name(bucket)
             .with_region(&settings.media_s3_region)
             .with_client_options(client)
-            .with_retry(retry);
+            .with_retry(retry)
+            // One at a time, which every server of this kind knows.
+            .with_disable_bulk_delete(true);
         if let Some(endpoint) = &settings.media_s3_endpoint {
             let clear = endpoint.starts_with("http://");
             builder = builder.with_endpoint(endpoint.trim_end_matches('/')).with_allow_http(clear);

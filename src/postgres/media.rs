@@ -128,7 +128,7 @@ impl Archive {
         .await
     }
 
-    /// The owner's pictures among `ids` that are ready, claimed from `now` until `until` for a message. When one of `ids` is missing from the
+    /// The owner's pictures among `ids` that are ready, claimed from `now` until `until` for a message if there is one. When one of `ids` is missing from the
     /// answer nothing was claimed. Safe to repeat.
     ///
     /// # Errors
@@ -137,11 +137,11 @@ impl Archive {
         &self,
         owner: &UserId,
         ids: &[Uuid],
-        claim: &ClaimFor,
+        claim: Option<ClaimFor>,
         now: Millis,
         until: Millis,
     ) -> Result<Vec<Media>, ArchiveError> {
-        let (owner, ids, claim) = (owner.clone(), ids.to_vec(), claim.clone());
+        let (owner, ids) = (owner.clone(), ids.to_vec());
         self.unit("claim_media", move |connection| {
             let (owner, ids, claim) = (owner.clone(), ids.clone(), claim.clone());
             Box::pin(async move {
@@ -156,7 +156,8 @@ impl Archive {
                 .fetch_all(&mut *tx)
                 .await?;
                 let media = rows.into_iter().map(into_media).collect::<Result<Vec<_>, _>>()?;
-                if ids.iter().all(|id| media.iter().any(|one| one.id == *id)) {
+                let all = ids.iter().all(|id| media.iter().any(|one| one.id == *id));
+                if let Some(claim) = claim.filter(|_| all) {
                     sqlx::query(
                         "INSERT INTO media_claims (media_id, message_id, conv_id, seq, made_at_ms, until_ms)
                          SELECT id, $2, $3, $4, $5, $6 FROM unnest($1::uuid[]) AS u (id) ORDER BY id

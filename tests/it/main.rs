@@ -32,6 +32,7 @@ mod live_reads;
 mod load_balancer;
 mod load_verdict;
 mod media;
+mod media_bucket;
 mod media_messages;
 mod media_sweep;
 mod message_changes;

@@ -64,7 +64,7 @@ fn claim_for(message: Uuid) -> ClaimFor {
 }
 
 async fn claim(stores: &Arc<Stores>, id: Uuid) -> Result<(), Refusal> {
-    claim_media(stores, &user("ann"), &[id], &claim_for(Uuid::now_v7())).await.map(drop)
+    claim_media(stores, &user("ann"), &[id], Some(claim_for(Uuid::now_v7()))).await.map(drop)
 }
 
 async fn sweep(stores: &Arc<Stores>) -> u64 {
@@ -134,12 +134,12 @@ async fn claims_are_all_or_none_and_only_of_ones_own() {
         count.0
     };
     for (owner, ids, field) in [("ann", vec![one, Uuid::now_v7()], "media[1]"), ("eve", vec![one], "media[0]")] {
-        let refused = claim_media(&now, &user(owner), &ids, &claim_for(message)).await;
+        let refused = claim_media(&now, &user(owner), &ids, Some(claim_for(message))).await;
         assert!(matches!(refused, Err(Refusal::Invalid(error)) if error.field == field));
     }
     assert_eq!(claims().await, 0);
     for _ in 0..2 {
-        let items = claim_media(&now, &user("ann"), &[two, one], &claim_for(message)).await.unwrap();
+        let items = claim_media(&now, &user("ann"), &[two, one], Some(claim_for(message))).await.unwrap();
         assert_eq!(items.iter().map(|item| item.id).collect::<Vec<_>>(), [two, one]);
         assert_eq!(claims().await, 2);
     }

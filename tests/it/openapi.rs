@@ -37,6 +37,8 @@ const PROMISED: &[(&str, &str)] = &[
     ("post", "/v1/events/ticket"),
     ("post", "/v1/events/ack"),
     ("get", "/v1/events/poll"),
+    ("post", "/v1/media"),
+    ("get", "/v1/media/{id}"),
     ("put", "/v1/users/{user_id}"),
     ("put", "/v1/shared/{type}/{id}"),
     ("delete", "/v1/shared/{type}/{id}"),
