@@ -188,10 +188,10 @@ pub struct Settings {
     /// Messages that one conversation takes at once after a pause
     #[arg(long, env = "SEQLINE_CONVERSATION_SENDS_BURST", default_value_t = 50, value_name = "N")]
     pub conversation_sends_burst: u64,
-    /// Conversations a second that one user may make, and members bring in, on average; 0 is no limit
+    /// Conversations, invitations and uploads a second that one user may make, on average; 0 is no limit
     #[arg(long, env = "SEQLINE_USER_WRITES_PER_SECOND", default_value_t = 0.0, value_name = "RATE")]
     pub user_writes_per_second: f64,
-    /// Conversations and invitations that one user may make at once after a pause
+    /// Conversations, invitations and uploads that one user may make at once after a pause
     #[arg(long, env = "SEQLINE_USER_WRITES_BURST", default_value_t = 60, value_name = "N")]
     pub user_writes_burst: u64,
     /// Milliseconds that a stopping process gives its requests and streams

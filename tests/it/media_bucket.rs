@@ -44,7 +44,8 @@ impl Bucket {
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let status = |code: StatusCode| Response::builder().status(code);
-        let signed = request.headers().get(AUTHORIZATION).is_some_and(|value| value.as_bytes().starts_with(b"AWS4-HMAC-SHA256 Credential=key/"));
+        let signed =
+            request.headers().get(AUTHORIZATION).is_some_and(|value| value.as_bytes().starts_with(b"AWS4-HMAC-SHA256 Credential=key/"));
         if self.refuses.load(Ordering::Relaxed) || !signed {
             return status(StatusCode::FORBIDDEN).body(Full::default()).unwrap();
         }
