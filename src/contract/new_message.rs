@@ -95,11 +95,8 @@ impl SendMessage {
         if self.share.is_some() {
             return Err(FieldError::new("share", "belongs to messages of kind 'share'"));
         }
-        for (name, value) in [("mentions", &self.mentions)] {
-            let empty = value.as_ref().is_none_or(|v| v.is_null() || v.as_array().is_some_and(Vec::is_empty));
-            if !empty {
-                return Err(FieldError::new(name, "is not supported yet"));
-            }
+        if self.mentions.as_ref().is_some_and(|v| !v.is_null() && v.as_array().is_none_or(|names| !names.is_empty())) {
+            return Err(FieldError::new("mentions", "is not supported yet"));
         }
         let media = self.media.as_ref().filter(|v| !v.is_null()).map(picture_ids).transpose()?.unwrap_or_default();
         let body = match (kind, self.body.as_deref()) {

@@ -299,6 +299,7 @@ async fn a_deletion_counts_before_the_archive_has_it() {
         conversation: id.clone(),
         seq: 1,
         command: MessageCommand::Delete,
+        pictures: None,
     };
     change_message(&pair.two, &delete).await.unwrap();
     post_all(&pair.one, &pair.database).await;
