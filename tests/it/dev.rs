@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use seqline::embedded::{TempFolder, free_port};
 use serde_json::Value;
 
+use crate::harness::pictures::{files, picture};
+
 /// A start makes a database, on a machine that may be busy.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -98,6 +100,15 @@ fn what_dev_prints_works_and_the_next_start_finds_the_data() {
     assert!(first.contains("\"seq\":1"), "{first}");
     assert_eq!(paste(&send), first, "the same key is the same message");
     wait_for("Hello Bob");
+    // Pictures have a place, too.
+    let shot = folder.path().join("shot.png");
+    fs::write(&shot, picture("image/png", 8, 8)).unwrap();
+    let (auth, url) = (send.split("-H '").nth(1).and_then(|rest| rest.split('\'').next()).unwrap(), send.rsplit(' ').next().unwrap());
+    let media = format!("{}/v1/media", url.split("/v1/").next().unwrap());
+    let taken = paste(&format!("curl -sS -H '{auth}' -H 'Content-Type: image/png' --data-binary '@{}' {media}", shot.display()));
+    let taken: Value = serde_json::from_str(&taken).unwrap_or_else(|error| panic!("{error}: {taken}"));
+    let kept = folder.path().join("data/media");
+    assert_eq!((taken["mime_type"].as_str(), files(&kept)), (Some("image/png"), 1), "{taken}");
     assert_eq!(bodies(&paste(&history)), ["Hello Bob"]);
     assert!(dev.end("INT").success());
     listener.wait().unwrap();
