@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::client::pair;
 use crate::harness::pictures::{PictureFleet, picture};
-use crate::harness::{Client, Fleet, PATIENCE, User, eventually, on_both};
+use crate::harness::{Client, Fleet, PATIENCE, RedisKind, User, eventually, on_both};
 
 fn images(key: &str, media: &[&str]) -> Value {
     json!({"client_id": key, "kind": "image", "media": media})
@@ -68,6 +68,33 @@ on_both! {
         assert_eq!((again.json["media"].clone(), again.header("idempotency-replayed")), (items, Some("true")));
         message["media"] = json!([one, two]);
         a.send_message(&id, &message).await.expect_problem(409, "idempotency_conflict");
+    }
+
+    async fn claims_serve_until_the_archive_has_its_rows(kind: RedisKind) {
+        let mut fleet = PictureFleet::with_workers(kind, 0, &[]).await;
+        let (ann, bob, cid) = (User::new("ann"), User::new("bob"), User::new("cid"));
+        let (a, b, c) = (fleet.client(0, &ann), fleet.client(1, &bob), fleet.client(1, &cid));
+        let made = json!({"kind": "group", "title": "from join", "members": ["bob"], "history": "from_join"});
+        let group = a.post("/v1/conversations", &made).await.expect(201).json["id"].as_str().unwrap().to_owned();
+        let (one, two, three) = (a.upload_picture().await, a.upload_picture().await, a.upload_picture().await);
+        for (key, media) in [("one", &one), ("two", &two)] {
+            a.send_message(&group, &images(key, &[media])).await.expect(201);
+        }
+        // Behind more messages than one read of the window gives.
+        let many = a.clone().kept_alive();
+        for n in 0..210 {
+            many.send(&group, &format!("k{n}"), "more").await.expect(201);
+        }
+        assert_eq!((b.sees(&one).await, b.sees(&two).await, c.sees(&one).await), (200, 200, 404));
+        a.invite(&group, "cid").await.expect(201);
+        assert_eq!(c.sees(&one).await, 404, "said before the join");
+        patch(&a, &group, 1, json!({"media": [three]})).await.expect(200);
+        assert_eq!((b.sees(&one).await, b.sees(&three).await, c.sees(&three).await), (404, 200, 404));
+        a.delete(&format!("/v1/conversations/{group}/messages/2")).await.expect(200);
+        assert_eq!((b.sees(&two).await, count(&fleet, "references").await), (404, 0));
+        fleet.fleet().add_worker().await;
+        eventually("the one that is shown has its row", PATIENCE, async || count(&fleet, "references").await == 1).await;
+        assert_eq!((b.sees(&one).await, b.sees(&two).await, b.sees(&three).await, c.sees(&three).await), (404, 404, 200, 404));
     }
 
     async fn what_cannot_be_shown_is_named_and_nothing_is_kept(fleet: PictureFleet) {

@@ -48,10 +48,15 @@ pub struct PictureFleet {
 impl PictureFleet {
     /// With further flags.
     pub async fn start_with(kind: RedisKind, flags: &[&str]) -> Self {
+        Self::with_workers(kind, 1, flags).await
+    }
+
+    /// With so many workers; without one nothing is archived.
+    pub async fn with_workers(kind: RedisKind, workers: usize, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = folder_url(folder.path());
         let flags: Vec<&str> = ["--media-url", &url].into_iter().chain(flags.iter().copied()).collect();
-        Self { fleet: Fleet::start_with(kind, 2, 1, &flags).await, folder }
+        Self { fleet: Fleet::start_with(kind, 2, workers, &flags).await, folder }
     }
 
     /// On a Postgres server of its own, to be stopped.
