@@ -307,10 +307,9 @@ fn check(kind: RedisKind, cases: u32) {
         runtime.block_on(folding_equals_reading(&fleet, case, &acts));
         Ok(())
     });
-    drop(runtime.enter());
-    outcome.unwrap();
-    let _guard = runtime.enter();
+    let _entered = runtime.enter();
     drop(fleet);
+    outcome.unwrap();
 }
 
 #[test]

@@ -35,6 +35,7 @@ mod media;
 mod media_bucket;
 mod media_messages;
 mod media_sweep;
+mod membership_model;
 mod message_changes;
 mod metrics;
 mod numbering;
