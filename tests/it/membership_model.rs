@@ -48,8 +48,12 @@ struct Model {
 impl Model {
     /// Reads a timeline that begins with the founders.
     fn of(timeline: &[Value], founders: &[&str]) -> Self {
-        let mut model =
-            Self { members: founders.iter().map(ToString::to_string).collect(), owner: founders[0].to_owned(), heard: BTreeMap::new() };
+        let mut model = Self {
+            members: founders.iter().map(ToString::to_string).collect(),
+            owner: founders[0].to_owned(),
+            heard: BTreeMap::new(),
+            joined: founders.iter().map(|name| (name.to_string(), 0)).collect(),
+        };
         let mut ownerless = false;
         for (message, n) in timeline.iter().zip(1_u64..) {
             assert_eq!(message["seq"], n, "no hole, no repeat");
