@@ -194,6 +194,9 @@ pub struct Settings {
     /// Conversations, invitations and uploads that one user may make at once after a pause
     #[arg(long, env = "SEQLINE_USER_WRITES_BURST", default_value_t = 60, value_name = "N")]
     pub user_writes_burst: u64,
+    /// Streams that one user may have open at one gateway; 0 is no limit
+    #[arg(long, env = "SEQLINE_USER_STREAMS_MAX", default_value_t = 0, value_name = "N")]
+    pub user_streams_max: u64,
     /// Milliseconds that a stopping process gives its requests and streams
     #[arg(long, env = "SEQLINE_DRAIN_MS", default_value_t = 20_000, value_name = "MS")]
     pub drain_ms: u64,

@@ -1,15 +1,19 @@
 //! Holds users back who go too fast. Limits protect; they are never why a message is lost: what Redis cannot say in time is let through.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Stores;
 use crate::domain::ids::UserId;
 use crate::domain::rate_limit::{LimitState, Limited, Rate};
 use crate::domain::refusal::Refusal;
+use crate::redis::error::RedisError;
+use crate::redis::link::LinkError;
 use crate::redis::take_token::{Token, give_token_back, take_token};
 
-/// Longest wait for a bucket: a user's slot that is away must not hold back what goes to others.
-const ASK_WITHIN: Duration = Duration::from_millis(250);
+/// Time for which a bucket is asked for; a user's slot that is away holds back nobody for longer.
+const TRY_FOR: Duration = Duration::from_millis(1_000);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes a token of a user's limit. `Ok(None)` when there is no such limit, or nobody can say.
 ///
@@ -17,24 +21,26 @@ const ASK_WITHIN: Duration = Duration::from_millis(250);
 /// [`Refusal::RateLimited`] when there is none.
 pub async fn take_from_user(stores: &Stores, user: &UserId, limited: Limited) -> Result<Option<LimitState>, Refusal> {
     let Some(rate) = rate_of(stores, limited) else { return Ok(None) };
-    let asked = take_token(&stores.link, &stores.keys, user, limited, &rate, stores.clock.now());
-    match tokio::time::timeout(ASK_WITHIN, asked).await {
-        Ok(Ok(Token::Taken { left })) => Ok(Some(rate.with_left(limited, left))),
-        Ok(Ok(Token::Empty { wait_ms })) => Err(Refusal::RateLimited(rate.empty(limited, wait_ms))),
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "a limit cannot be looked up; let through");
-            Ok(None)
+    let until = Instant::now() + TRY_FOR;
+    loop {
+        match take_token(&stores.link, &stores.keys, user, limited, &rate, stores.clock.now()).await {
+            Ok(Token::Taken { left }) => return Ok(Some(rate.with_left(limited, left))),
+            Ok(Token::Empty { wait_ms }) => return Err(Refusal::RateLimited(rate.empty(limited, wait_ms))),
+            // What was never sent took no token; a crowd that waits for its turn on the connection is just what is to be held back.
+            Err(RedisError::Link(LinkError::NotSent(_))) if Instant::now() < until => tokio::time::sleep(PAUSE).await,
+            Err(error) => {
+                tracing::debug!(%error, "a limit cannot be looked up; let through");
+                return Ok(None);
+            }
         }
-        Err(_) => Ok(None),
     }
 }
 
 /// Gives back the token that was taken, when what it was taken for cost nothing.
 pub async fn give_back(stores: &Stores, user: &UserId, taken: Option<LimitState>) {
     let Some((rate, limited)) = taken.and_then(|taken| Some((rate_of(stores, taken.limited)?, taken.limited))) else { return };
-    let given = give_token_back(&stores.link, &stores.keys, user, limited, &rate, stores.clock.now());
-    if !matches!(tokio::time::timeout(ASK_WITHIN, given).await, Ok(Ok(()))) {
-        tracing::debug!("a token could not be given back");
+    if let Err(error) = give_token_back(&stores.link, &stores.keys, user, limited, &rate, stores.clock.now()).await {
+        tracing::debug!(%error, "a token could not be given back");
     }
 }
 

@@ -20,6 +20,7 @@ use crate::contract::stream::{Hello, Resync, ResyncReason};
 use crate::contract::timestamp::Timestamp;
 use crate::domain::ids::{Millis, UserId};
 use crate::domain::position::Position;
+use crate::domain::rate_limit::{LimitState, Limited};
 use crate::domain::refusal::Refusal;
 use crate::metrics;
 use crate::redis::ack_cursor::stored_cursor;
@@ -31,6 +32,8 @@ use crate::redis::wake_gateway::{LiveWake, Wake};
 const PARTS: usize = 64;
 /// Logs that are read at a time.
 const READS_AT_ONCE: usize = 64;
+/// Seconds after which somebody with as many streams as one may have should try again.
+const FULL_WAIT_S: u64 = 5;
 /// Time for which one registration asks for wake-ups.
 pub(super) const PRESENCE_MS: Millis = 600_000;
 
@@ -190,7 +193,11 @@ impl OpenStreams {
         let proof_life = request.proof_ends_at.map(|at| Duration::from_millis(u64::try_from(at - now).unwrap_or(0)));
         let life = Duration::from_millis(self.stores.settings.stream_life_max_ms).mul_f64(rand::rng().random_range(0.8..1.0));
         let connection = Arc::new(Connection::new(request.user.clone(), false, Some(life), proof_life, request.socket));
-        self.insert(&connection);
+        if !self.insert(&connection) {
+            let quota = self.stores.settings.user_streams_max;
+            let state = LimitState { limited: Limited::Streams, quota, window_s: FULL_WAIT_S, remaining: 0, reset_s: FULL_WAIT_S };
+            return Err(Refusal::RateLimited(state));
+        }
         let body = StreamBody { connection: connection.clone(), hub: self.clone() };
         let log = self.register(&request.user).await?;
         let (place, resumed_from, resync) = match &start {
@@ -236,12 +243,21 @@ impl OpenStreams {
         }
     }
 
-    pub(super) fn insert(&self, connection: &Arc<Connection>) {
-        self.part(&connection.user).entry(connection.user.clone()).or_insert_with(|| Vec::with_capacity(1)).push(connection.clone());
+    /// Puts a connection on the map; `false` for a stream of a user who has as many here as one may have.
+    pub(super) fn insert(&self, connection: &Arc<Connection>) -> bool {
+        let mut part = self.part(&connection.user);
+        let all = part.entry(connection.user.clone()).or_insert_with(|| Vec::with_capacity(1));
+        let max = self.stores.settings.user_streams_max;
+        if max > 0 && connection.is_stream() && all.iter().filter(|other| other.is_stream()).count() as u64 >= max {
+            return false;
+        }
+        all.push(connection.clone());
+        drop(part);
         if connection.is_stream() {
             self.open.fetch_add(1, Ordering::Relaxed);
             metrics::STREAMS_OPEN.up(&[]);
         }
+        true
     }
 
     /// Takes a connection off the map.

@@ -99,6 +99,7 @@ impl OpenStreams {
 
     fn watch(self: &Arc<Self>, user: &UserId) -> Watch {
         let connection = Arc::new(Connection::new(user.clone(), true, None, None, None));
+        // Only streams are counted.
         self.insert(&connection);
         Watch { connection, hub: self.clone() }
     }

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::harness::client::pair;
-use crate::harness::{Answer, Fleet, MadeOn, PrivateRedis, RedisKind, TestDatabase, User, on_both};
+use crate::harness::{Answer, Fleet, PATIENCE, PrivateRedis, RedisKind, TestDatabase, User, eventually, on_both};
 
 /// A rate at which nothing comes back while a test runs.
 const SLOW: &str = "0.001";
@@ -131,7 +131,7 @@ on_both! {
         let sent = count(&answers, 201);
         assert!((5..=most).contains(&sent), "{sent} of at most {most}");
         // The one behind is let through as soon as its own clock has come so far, at the latest.
-        crate::harness::eventually("a token comes back", crate::harness::PATIENCE, async || {
+        eventually("a token comes back", PATIENCE, async || {
             fleet.client(1, &ann).send(&group, "late", "hi").await.status != 429
         })
         .await;
@@ -140,7 +140,7 @@ on_both! {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn making_and_inviting_have_a_budget() {
-    let fleet = fleet(RedisKind::made_on(RedisKind::Single).await, &["--user-writes-per-second", SLOW, "--user-writes-burst", "3"]).await;
+    let fleet = fleet(RedisKind::Single, &["--user-writes-per-second", SLOW, "--user-writes-burst", "3"]).await;
     let (ann, eve) = (User::new("ann"), User::new("eve"));
     let (a, b) = (fleet.client(0, &ann), fleet.client(1, &ann));
     let group = a.create_group("g", &["bob"]).await;
@@ -159,4 +159,30 @@ async fn making_and_inviting_have_a_budget() {
     }
     e.invite(&group, "eve").await.expect_problem(404, "not_found");
     a.send(&group, "k", "sending is counted apart").await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_has_so_many_streams_at_a_gateway_and_no_more() {
+    let fleet = fleet(RedisKind::Single, &["--user-streams-max", "2"]).await;
+    let ann = User::new("ann");
+    let client = fleet.client(0, &ann);
+    let mut open = Vec::new();
+    for gateway in [0, 0, 1] {
+        let mut stream = fleet.client(gateway, &ann).stream().open().await;
+        stream.wait_for("hello", PATIENCE).await;
+        open.push(stream);
+    }
+    // Not a status that would end a browser's reconnecting for good.
+    let mut refused = client.stream().open().await;
+    assert_eq!(refused.wait_for("unavailable", PATIENCE).await.data["code"], "rate_limited");
+    let mut others = fleet.client(0, &User::new("bob")).stream().open().await;
+    others.wait_for("hello", PATIENCE).await;
+    // A poll is no stream, and an ended stream makes room.
+    client.get("/v1/events/poll").await.expect(200);
+    open.remove(0);
+    eventually("there is room again", PATIENCE, async || {
+        let mut stream = client.stream().open().await;
+        stream.next_event(PATIENCE).await.is_some_and(|event| event.name == "hello")
+    })
+    .await;
 }
