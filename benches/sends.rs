@@ -176,6 +176,7 @@ async fn raw(redis: &RedisServer, stores: &Stores, ann: &UserId, group: &Convers
             "x".repeat(BODY_BYTES)
         ),
         pair: None,
+        open: false,
         refuse: false,
     };
     let terms = Terms { now: stores.clock.now(), outbox_max: u64::from(u32::MAX), conversation_rate: None };

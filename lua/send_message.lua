@@ -5,7 +5,7 @@
 --       takes on average (0: as many as come), 5 messages it takes at once after a pause; then for each send 12: conversation,
 --       sender, client id, fingerprint, time inside the key (ms, '' if none), '1' if the archive was asked for this key, message JSON,
 --       pair JSON when a peer was named ('' if not), low user and high user of the pair, change JSON for a conversation that is made now,
---       and '' or 'refuse' (say whether the caller may, but do not write).
+--       and words: refuse (say whether the caller may, but do not write), open (the sender needs no membership).
 -- RETURNS: one list per send, first a word: sent (seq, rev, numbers left in the lease, live replid, 1 if it made the conversation,
 --          whole tokens left in the conversation's bucket) |
 --          replayed (seq, window value or false) | conflict | cold | closed | unmade | ask_archive | not_member | dissolved | refused | limited (ms until the conversation
@@ -45,10 +45,10 @@ local function send(k, a)
   if not decidable then return {'ask_archive'} end
   if making then
     if sender ~= ARGV[a + 8] and sender ~= ARGV[a + 9] then return {'not_member'} end
-  elseif redis.call('HEXISTS', members, sender) == 0 then
+  elseif not string.find(ARGV[a + 11], 'open') and redis.call('HEXISTS', members, sender) == 0 then
     return {c[12] == '1' and redis.call('HEXISTS', marks, sender) == 1 and 'dissolved' or 'not_member'}
   end
-  if ARGV[a + 11] == 'refuse' then return {'refused'} end
+  if string.find(ARGV[a + 11], 'refuse') then return {'refused'} end
   -- The bucket that take_token.lua explains, in the head of the conversation.
   local held, at = string.match(c[13] or '', '^(%S+) (%d+)$')
   held, at = tonumber(held) or size, tonumber(at) or now

@@ -5,10 +5,11 @@ use uuid::Uuid;
 
 use super::Stores;
 use super::clear_obstacle::{Obstacle, Tries};
+use super::read_conversation::archived_facts;
 use crate::domain::change::{Command, Happening, decide};
 use crate::domain::event::EventType;
 use crate::domain::ids::{ConversationId, Millis, UserId};
-use crate::domain::membership::{Member, Role};
+use crate::domain::membership::{Member, Reader, Role};
 use crate::domain::message::{Message, MessageKind};
 use crate::domain::refusal::Refusal;
 use crate::redis::commit_change::{Commit, Committed, MemberAct, Step, commit_change};
@@ -24,23 +25,44 @@ pub enum Changed {
     No,
 }
 
+/// Who wishes.
+#[derive(Clone, Copy, Debug)]
+pub struct Actor<'a> {
+    /// The user.
+    pub user: &'a UserId,
+    /// Whether it is the host application's server.
+    pub service: bool,
+}
+
+impl<'a> From<&'a UserId> for Actor<'a> {
+    fn from(user: &'a UserId) -> Self {
+        Self { user, service: false }
+    }
+}
+
 /// Carries out a wish.
 ///
 /// # Errors
 /// What [`decide`] refuses; [`Refusal::Unavailable`] when a store is away.
-pub async fn change_conversation(stores: &Stores, actor: &UserId, id: &ConversationId, command: &Command) -> Result<Changed, Refusal> {
+pub async fn change_conversation<'a>(
+    stores: &Stores,
+    actor: impl Into<Actor<'a>>,
+    id: &ConversationId,
+    command: &Command,
+) -> Result<Changed, Refusal> {
+    let actor = actor.into();
     let mut tries = Tries::new(stores);
     // One id for all tries: a repetition after a lost answer finds what it did.
     let request = Uuid::now_v7();
     loop {
-        let obstacle = match read_members(&stores.link, &stores.keys, id, actor).await {
+        let obstacle = match read_members(&stores.link, &stores.keys, id, actor.user).await {
             Ok(MembersRead::Here(hot)) => match attempt(stores, actor, id, command, request, &hot).await? {
                 Ok(changed) => return Ok(changed),
                 Err(obstacle) => obstacle,
             },
             Ok(MembersRead::Cold) => {
                 // A stranger must not be able to load conversations.
-                if stores.archive.membership(id, actor).await?.is_none() {
+                if archived_facts(stores, Reader::caller(actor.user, actor.service), id).await?.is_none() {
                     return Err(Refusal::NotFound);
                 }
                 Obstacle::Cold
@@ -48,13 +70,13 @@ pub async fn change_conversation(stores: &Stores, actor: &UserId, id: &Conversat
             Ok(MembersRead::StaleEpoch) => Obstacle::StaleEpoch,
             Err(error) => Obstacle::Redis(error),
         };
-        tries.clear(stores, id, actor, obstacle, false).await?;
+        tries.clear(stores, id, actor.user, obstacle, false).await?;
     }
 }
 
 async fn attempt(
     stores: &Stores,
-    actor: &UserId,
+    actor: Actor<'_>,
     id: &ConversationId,
     command: &Command,
     request: Uuid,
@@ -70,12 +92,12 @@ async fn attempt(
     if conversation.dissolved && hot.was_member {
         return Err(Refusal::Dissolved);
     }
-    let happenings = decide(conversation, &hot.members, actor, command, stores.settings.group_members_max)?;
+    let happenings = decide(conversation, &hot.members, actor.user, actor.service, command, stores.settings.group_members_max)?;
     if happenings.is_empty() {
         return Ok(Ok(Changed::No));
     }
     let now = stores.clock.now();
-    let steps = steps_of(hot, actor, &happenings, now);
+    let steps = steps_of(hot, actor.user, &happenings, now);
     let commit = Commit { conversation: id.clone(), members_version: hot.head.members_version, request, steps };
     Ok(match commit_change(&stores.link, &stores.keys, now, stores.settings.outbox_max_entries, &commit).await {
         Ok(Committed::Done { .. }) => Ok(Changed::Yes),

@@ -3,7 +3,8 @@
 use super::Stores;
 use super::open_epoch::open_shard;
 use super::read_conversation::view;
-use crate::domain::ids::{ClientKey, ConversationId, UserId};
+use crate::domain::ids::{ClientKey, ConversationId};
+use crate::domain::membership::Reader;
 use crate::domain::message::Message;
 use crate::domain::refusal::Refusal;
 use crate::redis::find_message::{KeyFound, find_message as find_in_redis};
@@ -23,7 +24,14 @@ pub enum SendState {
 ///
 /// # Errors
 /// [`Refusal::NotFound`] for who is no member and has no such message; [`Refusal::Unavailable`] when a store that must be asked is away.
-pub async fn find_message(stores: &Stores, user: &UserId, id: &ConversationId, key: &ClientKey) -> Result<SendState, Refusal> {
+pub async fn find_message<'a>(
+    stores: &Stores,
+    reader: impl Into<Reader<'a>>,
+    id: &ConversationId,
+    key: &ClientKey,
+) -> Result<SendState, Refusal> {
+    let reader = reader.into();
+    let user = reader.user;
     let mut found = find_in_redis(&stores.link, &stores.keys, id, user, key).await?;
     if found == KeyFound::StaleEpoch {
         open_shard(stores, stores.keys.shard_of(id)).await?;
@@ -43,5 +51,5 @@ pub async fn find_message(stores: &Stores, user: &UserId, id: &ConversationId, k
             }
         }
     }
-    view(stores, user, id).await.map(|_| SendState::Unknown)
+    view(stores, reader, id).await.map(|_| SendState::Unknown)
 }

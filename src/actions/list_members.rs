@@ -2,8 +2,9 @@
 
 use super::Stores;
 use super::open_epoch::open_shard;
+use super::read_conversation::archived_facts;
 use crate::domain::ids::{ConversationId, UserId};
-use crate::domain::membership::Member;
+use crate::domain::membership::{Member, Reader};
 use crate::domain::refusal::Refusal;
 use crate::redis::read_members::{MembersRead, read_members};
 
@@ -11,16 +12,17 @@ use crate::redis::read_members::{MembersRead, read_members};
 ///
 /// # Errors
 /// [`Refusal::NotFound`] for who is no member.
-pub async fn list_members(
+pub async fn list_members<'a>(
     stores: &Stores,
-    user: &UserId,
+    reader: impl Into<Reader<'a>>,
     id: &ConversationId,
     after: Option<&UserId>,
     limit: usize,
 ) -> Result<(Vec<Member>, bool), Refusal> {
-    let mut members = match read(stores, user, id).await? {
+    let reader = reader.into();
+    let mut members = match read(stores, reader.user, id).await? {
         Some(members) => {
-            if !members.iter().any(|m| &m.user == user) {
+            if !may_look(reader, id, &members) {
                 return Err(Refusal::NotFound);
             }
             let mut members: Vec<Member> = members.into_iter().filter(|m| after.is_none_or(|a| m.user > *a)).collect();
@@ -28,13 +30,17 @@ pub async fn list_members(
             members
         }
         None => {
-            stores.archive.membership(id, user).await?.ok_or(Refusal::NotFound)?;
+            archived_facts(stores, reader, id).await?.ok_or(Refusal::NotFound)?;
             stores.archive.members_page(id, after, u64::try_from(limit + 1).unwrap_or(u64::MAX)).await?
         }
     };
     let more = members.len() > limit;
     members.truncate(limit);
     Ok((members, more))
+}
+
+fn may_look(reader: Reader<'_>, id: &ConversationId, members: &[Member]) -> bool {
+    reader.must_be_member(id.kind()).is_none_or(|user| members.iter().any(|member| &member.user == user))
 }
 
 async fn read(stores: &Stores, user: &UserId, id: &ConversationId) -> Result<Option<Vec<Member>>, Refusal> {
@@ -55,15 +61,21 @@ async fn read(stores: &Stores, user: &UserId, id: &ConversationId) -> Result<Opt
 ///
 /// # Errors
 /// [`Refusal::NotFound`] when either is no member.
-pub async fn read_member(stores: &Stores, caller: &UserId, id: &ConversationId, user: &UserId) -> Result<Member, Refusal> {
+pub async fn read_member<'a>(
+    stores: &Stores,
+    reader: impl Into<Reader<'a>>,
+    id: &ConversationId,
+    user: &UserId,
+) -> Result<Member, Refusal> {
+    let reader = reader.into();
     let find = |members: Vec<Member>| {
-        let allowed = members.iter().any(|m| &m.user == caller);
+        let allowed = may_look(reader, id, &members);
         members.into_iter().find(|m| allowed && &m.user == user).ok_or(Refusal::NotFound)
     };
-    match read(stores, caller, id).await? {
+    match read(stores, reader.user, id).await? {
         Some(members) => find(members),
         None => {
-            stores.archive.membership(id, caller).await?.ok_or(Refusal::NotFound)?;
+            archived_facts(stores, reader, id).await?.ok_or(Refusal::NotFound)?;
             Ok(stores.archive.membership(id, user).await?.ok_or(Refusal::NotFound)?.1)
         }
     }

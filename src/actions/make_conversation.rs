@@ -4,12 +4,14 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::Stores;
+use super::change_conversation::{Actor, change_conversation};
 use super::clear_obstacle::{Obstacle, Tries};
 use super::read_conversation::view;
+use crate::domain::change::Command;
 use crate::domain::conversation::{ConversationView, History};
 use crate::domain::event::EventType;
-use crate::domain::ids::{ConversationId, UserId};
-use crate::domain::membership::Role;
+use crate::domain::ids::{ConversationId, Kind, UserId};
+use crate::domain::membership::{Reader, Role};
 use crate::domain::refusal::{FieldError, Refusal};
 use crate::postgres::Reservation;
 use crate::redis::commit_change::{Commit, Committed, MemberAct, Step, commit_change};
@@ -104,6 +106,40 @@ pub async fn make_group(stores: &Stores, user: &UserId, wish: &GroupWish) -> Res
     make(stores, user, &id, &founders, facts).await
 }
 
+/// Makes a system conversation, or finds the one that was made for its key; whoever is named and does not belong to it yet then joins.
+/// Nobody is removed, and a title is only taken when it is made. `service` is the `sub` of the host application's server.
+///
+/// # Errors
+/// Names `members` when they would be too many.
+pub async fn make_system(
+    stores: &Stores,
+    service: &UserId,
+    id: &ConversationId,
+    title: Option<String>,
+    members: &[UserId],
+) -> Result<Made, Refusal> {
+    let max = stores.settings.group_members_max;
+    if members.len() as u64 > max {
+        return Err(FieldError::new("members", format!("must be at most {max} users")).into());
+    }
+    let reader = Reader::caller(service, true);
+    if let Err(refusal) = view(stores, reader, id).await {
+        if refusal != Refusal::NotFound {
+            return Err(refusal);
+        }
+        let founders: Vec<(UserId, Role)> = members.iter().map(|member| (member.clone(), Role::Member)).collect();
+        let history = History::All.as_str().to_owned();
+        let facts = StoredConversation { title, owner: None, pair: None, history, at: 0, dissolved: false };
+        let made = make(stores, service, id, &founders, facts).await?;
+        if made.fresh {
+            return Ok(made);
+        }
+    }
+    let command = Command::InviteAll(members.to_vec());
+    change_conversation(stores, Actor { user: service, service: true }, id, &command).await?;
+    Ok(Made { view: view(stores, reader, id).await?, fresh: false })
+}
+
 async fn make(
     stores: &Stores,
     user: &UserId,
@@ -154,9 +190,12 @@ async fn make(
         };
         tries.clear(stores, id, user, obstacle, true).await?;
     };
-    // The maker's list holds the conversation before the answer, so that it stands in any list read after it.
-    touch_index(&stores.link, &stores.keys, user, &[(id.clone(), now)], false).await?;
-    Ok(Made { view: view(stores, user, id).await?, fresh })
+    let service = id.kind() == Kind::System;
+    if !service {
+        // The maker's list holds the conversation before the answer, so that it stands in any list read after it.
+        touch_index(&stores.link, &stores.keys, user, &[(id.clone(), now)], false).await?;
+    }
+    Ok(Made { view: view(stores, Reader::caller(user, service), id).await?, fresh })
 }
 
 /// What is compared when the key comes again; members in any order.

@@ -2,9 +2,10 @@
 
 use super::Stores;
 use super::open_epoch::open_shard;
-use super::show_messages::show_last_messages;
-use crate::domain::conversation::{ConversationView, Names};
+use super::show_messages::{show_last_messages, show_message};
+use crate::domain::conversation::{Conversation, ConversationView, Names, Unread};
 use crate::domain::ids::{ConversationId, UserId};
+use crate::domain::membership::{Member, Reader, Role};
 use crate::domain::quote::ShownMessage;
 use crate::domain::read_mark::unread;
 use crate::domain::refusal::Refusal;
@@ -14,13 +15,58 @@ use crate::redis::read_conversation::{ConversationRead, HotConversation, read_co
 ///
 /// # Errors
 /// [`Refusal::NotFound`] for who is no member, [`Refusal::Dissolved`] for who was one of a group that has ended.
-pub async fn view(stores: &Stores, user: &UserId, id: &ConversationId) -> Result<ConversationView, Refusal> {
+pub async fn view<'a>(stores: &Stores, reader: impl Into<Reader<'a>>, id: &ConversationId) -> Result<ConversationView, Refusal> {
+    let reader = reader.into();
+    let Some(user) = reader.must_be_member(id.kind()) else { return view_from_outside(stores, reader, id).await };
     let mut view = match hot(stores, user, id).await? {
         Some(hot) => view_of_hot(stores, user, *hot)?,
         None => views_of_cold(stores, user, std::slice::from_ref(id)).await?.pop().ok_or(Refusal::NotFound)?,
     };
     show_last_messages(stores, user, std::slice::from_mut(&mut view)).await?;
     Ok(view)
+}
+
+/// What the host application's server sees of its own conversation: everything, and nothing that belongs to a member.
+async fn view_from_outside(stores: &Stores, reader: Reader<'_>, id: &ConversationId) -> Result<ConversationView, Refusal> {
+    let (conversation, last) = match hot(stores, reader.user, id).await? {
+        Some(hot) if hot.head.made => (hot.head.conversation, hot.last_message),
+        _ => (stores.archive.conversation(id).await?.ok_or(Refusal::NotFound)?, None),
+    };
+    let last = match last {
+        None if conversation.head_seq > 0 => stores.archive.messages_at(id, &[conversation.head_seq]).await?.pop(),
+        last => last,
+    };
+    let last_message = match last {
+        Some(message) => Some(show_message(stores, reader, message).await?),
+        None => None,
+    };
+    let joined_at = conversation.created_at;
+    Ok(ConversationView {
+        me: Member { user: reader.user.clone(), role: Role::Member, joined_at, joined_seq: 0, joined_rev: 0 },
+        outside: true,
+        read_seq: conversation.head_seq,
+        read_at: None,
+        unread: Unread::default(),
+        last_message,
+        names: Names::default(),
+        conversation,
+    })
+}
+
+/// A conversation's facts out of the archive, and the membership of a reader who has to have one; `None` when there is no such
+/// conversation for this reader.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when Postgres is away.
+pub(super) async fn archived_facts(
+    stores: &Stores,
+    reader: Reader<'_>,
+    id: &ConversationId,
+) -> Result<Option<(Conversation, Option<Member>)>, Refusal> {
+    Ok(match reader.must_be_member(id.kind()) {
+        Some(user) => stores.archive.membership(id, user).await?.map(|(conversation, member)| (conversation, Some(member))),
+        None => stores.archive.conversation(id).await?.map(|conversation| (conversation, None)),
+    })
 }
 
 /// Reads a conversation's live state; `None` when it is cold.
@@ -68,6 +114,7 @@ pub fn view_of_hot(stores: &Stores, user: &UserId, hot: HotConversation) -> Resu
     let lowest = me.first_visible_seq(&conversation);
     Ok(ConversationView {
         unread: unread(conversation.head_seq, read_seq, hot.uncounted, &conversation.voids, stores.settings.unread_max),
+        outside: false,
         read_seq,
         read_at: (read_at > 0).then_some(read_at),
         names: Names::default(),

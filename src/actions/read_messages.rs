@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::Stores;
 use super::open_epoch::open_shard;
+use super::read_conversation::archived_facts;
 use crate::domain::conversation::Conversation;
-use crate::domain::ids::{ConversationId, Rev, Seq, UserId};
-use crate::domain::membership::Member;
+use crate::domain::ids::{ConversationId, Rev, Seq};
+use crate::domain::membership::{Member, Reader};
 use crate::domain::message::Message;
 use crate::domain::refusal::Refusal;
 use crate::redis::read_messages::{HotMessages, MessagesRead, Which, read_messages};
@@ -70,7 +71,14 @@ pub enum Visible {
 ///
 /// # Errors
 /// [`Refusal::NotFound`] for who is no member.
-pub async fn page(stores: &Stores, user: &UserId, id: &ConversationId, place: Place, limit: usize) -> Result<Page, Refusal> {
+pub async fn page<'a>(
+    stores: &Stores,
+    reader: impl Into<Reader<'a>>,
+    id: &ConversationId,
+    place: Place,
+    limit: usize,
+) -> Result<Page, Refusal> {
+    let reader = reader.into();
     let (below, above) = match place {
         Place::Latest => (Some((Seq::MAX, limit)), None),
         Place::Before(seq) => (Some((seq, limit)), None),
@@ -81,13 +89,13 @@ pub async fn page(stores: &Stores, user: &UserId, id: &ConversationId, place: Pl
     let (mut more_before, mut more_after) = (None, None);
     let mut facts = None;
     if let Some((before, count)) = below {
-        let slice = down(stores, user, id, before, count).await?;
+        let slice = down(stores, reader, id, before, count).await?;
         more_before = Some(slice.more);
         messages = slice.messages;
         facts = Some((slice.conversation, slice.lowest));
     }
     if let Some(from) = above {
-        let slice = up(stores, user, id, from, limit - messages.len()).await?;
+        let slice = up(stores, reader, id, from, limit - messages.len()).await?;
         more_after = Some(slice.more);
         messages.extend(slice.messages);
         facts = Some((slice.conversation, slice.lowest));
@@ -107,21 +115,24 @@ pub async fn page(stores: &Stores, user: &UserId, id: &ConversationId, place: Pl
 ///
 /// # Errors
 /// [`Refusal::NotFound`] for who is no member.
-pub async fn changes(stores: &Stores, user: &UserId, id: &ConversationId, since: Rev, limit: usize) -> Result<Changes, Refusal> {
-    let limit = limit.min(READ_MAX);
-    let hot = read(stores, user, id, &Which::SinceRev(since), limit).await?;
+pub async fn changes<'a>(
+    stores: &Stores,
+    reader: impl Into<Reader<'a>>,
+    id: &ConversationId,
+    since: Rev,
+    limit: usize,
+) -> Result<Changes, Refusal> {
+    let (limit, reader) = (limit.min(READ_MAX), reader.into());
+    let hot = read(stores, reader, id, &Which::SinceRev(since), limit).await?;
     let (conversation, member, recent, floor) = match hot {
-        Some(hot) => {
-            let member = hot.member.ok_or(Refusal::NotFound)?;
-            (hot.head.conversation, member, hot.messages, hot.head.floor)
-        }
+        Some(hot) => (hot.head.conversation, hot.member, hot.messages, hot.head.floor),
         None => {
-            let (conversation, member) = stores.archive.membership(id, user).await?.ok_or(Refusal::NotFound)?;
+            let (conversation, member) = archived_facts(stores, reader, id).await?.ok_or(Refusal::NotFound)?;
             let beyond = conversation.head_seq.saturating_add(1);
             (conversation, member, Vec::new(), beyond)
         }
     };
-    let lowest = member.first_visible_seq(&conversation);
+    let lowest = reader.first_visible_seq(&conversation, member.as_ref()).ok_or(Refusal::NotFound)?;
     let count = u64::try_from(limit).unwrap_or(u64::MAX);
     let archived = if floor > lowest { stores.archive.messages_since_rev(id, since, lowest, count).await? } else { Vec::new() };
     // A full list says nothing about what lies behind its last rev.
@@ -150,8 +161,8 @@ pub async fn changes(stores: &Stores, user: &UserId, id: &ConversationId, since:
 ///
 /// # Errors
 /// [`Refusal::NotFound`] for who is no member, and for what is not there or not visible.
-pub async fn message(stores: &Stores, user: &UserId, id: &ConversationId, seq: Seq) -> Result<Message, Refusal> {
-    match messages_for(stores, user, id, &[seq]).await? {
+pub async fn message<'a>(stores: &Stores, reader: impl Into<Reader<'a>>, id: &ConversationId, seq: Seq) -> Result<Message, Refusal> {
+    match messages_for(stores, reader, id, &[seq]).await? {
         Visible::Messages(mut messages) => messages.pop().ok_or(Refusal::NotFound),
         Visible::NotMember => Err(Refusal::NotFound),
     }
@@ -161,20 +172,23 @@ pub async fn message(stores: &Stores, user: &UserId, id: &ConversationId, seq: S
 ///
 /// # Errors
 /// [`Refusal::Unavailable`] when a store that must be asked is away.
-pub async fn messages_for(stores: &Stores, user: &UserId, id: &ConversationId, seqs: &[Seq]) -> Result<Visible, Refusal> {
+pub async fn messages_for<'a>(
+    stores: &Stores,
+    reader: impl Into<Reader<'a>>,
+    id: &ConversationId,
+    seqs: &[Seq],
+) -> Result<Visible, Refusal> {
+    let reader = reader.into();
     let mut found = Vec::with_capacity(seqs.len());
     for chunk in seqs.chunks(READ_MAX) {
-        let (conversation, member, mut messages) = match read(stores, user, id, &Which::At(chunk.to_vec()), chunk.len()).await? {
-            Some(hot) => {
-                let Some(member) = hot.member else { return Ok(Visible::NotMember) };
-                (hot.head.conversation, member, hot.messages)
-            }
-            None => match stores.archive.membership(id, user).await? {
+        let (conversation, member, mut messages) = match read(stores, reader, id, &Which::At(chunk.to_vec()), chunk.len()).await? {
+            Some(hot) => (hot.head.conversation, hot.member, hot.messages),
+            None => match archived_facts(stores, reader, id).await? {
                 Some((conversation, member)) => (conversation, member, Vec::new()),
                 None => return Ok(Visible::NotMember),
             },
         };
-        let lowest = member.first_visible_seq(&conversation);
+        let Some(lowest) = reader.first_visible_seq(&conversation, member.as_ref()) else { return Ok(Visible::NotMember) };
         let is_void = |seq: Seq| conversation.voids.iter().any(|(from, to)| (*from..=*to).contains(&seq));
         let missing: Vec<Seq> = chunk
             .iter()
@@ -198,16 +212,13 @@ struct Slice {
     lowest: Seq,
 }
 
-async fn down(stores: &Stores, user: &UserId, id: &ConversationId, before: Seq, limit: usize) -> Result<Slice, Refusal> {
+async fn down(stores: &Stores, reader: Reader<'_>, id: &ConversationId, before: Seq, limit: usize) -> Result<Slice, Refusal> {
     let from = before.saturating_sub(1).min(crate::domain::ids::INTEGER_MAX);
-    let (conversation, member, mut messages, floor, amended) = match read(stores, user, id, &Which::Down(from), limit + 1).await? {
-        Some(hot) => {
-            let member = hot.member.ok_or(Refusal::NotFound)?;
-            (hot.head.conversation, member, hot.messages, hot.head.floor, hot.amended)
-        }
-        None => cold(stores, user, id).await?,
+    let (conversation, member, mut messages, floor, amended) = match read(stores, reader, id, &Which::Down(from), limit + 1).await? {
+        Some(hot) => (hot.head.conversation, hot.member, hot.messages, hot.head.floor, hot.amended),
+        None => cold(stores, reader, id).await?,
     };
-    let lowest = member.first_visible_seq(&conversation);
+    let lowest = reader.first_visible_seq(&conversation, member.as_ref()).ok_or(Refusal::NotFound)?;
     messages.retain(|m| m.seq >= lowest);
     messages.reverse();
     let wanted = limit + 1;
@@ -223,19 +234,16 @@ async fn down(stores: &Stores, user: &UserId, id: &ConversationId, before: Seq, 
     Ok(Slice { messages, more, conversation, lowest })
 }
 
-async fn up(stores: &Stores, user: &UserId, id: &ConversationId, from: Seq, limit: usize) -> Result<Slice, Refusal> {
+async fn up(stores: &Stores, reader: Reader<'_>, id: &ConversationId, from: Seq, limit: usize) -> Result<Slice, Refusal> {
     let from = from.min(crate::domain::ids::INTEGER_MAX);
-    let (conversation, member, recent, floor, amended) = match read(stores, user, id, &Which::Up(from), limit + 1).await? {
-        Some(hot) => {
-            let member = hot.member.ok_or(Refusal::NotFound)?;
-            (hot.head.conversation, member, hot.messages, hot.head.floor, hot.amended)
-        }
-        None => cold(stores, user, id).await?,
+    let (conversation, member, recent, floor, amended) = match read(stores, reader, id, &Which::Up(from), limit + 1).await? {
+        Some(hot) => (hot.head.conversation, hot.member, hot.messages, hot.head.floor, hot.amended),
+        None => cold(stores, reader, id).await?,
     };
-    let lowest = member.first_visible_seq(&conversation);
+    let lowest = reader.first_visible_seq(&conversation, member.as_ref()).ok_or(Refusal::NotFound)?;
     if from < lowest {
         // Begun again where the caller's sight begins: what lies below would fill the page and then be left out of it.
-        return Box::pin(up(stores, user, id, lowest, limit)).await;
+        return Box::pin(up(stores, reader, id, lowest, limit)).await;
     }
     let start = from;
     let mut messages = Vec::new();
@@ -253,10 +261,10 @@ async fn up(stores: &Stores, user: &UserId, id: &ConversationId, from: Seq, limi
 /// A cold conversation is a window that begins above its head.
 async fn cold(
     stores: &Stores,
-    user: &UserId,
+    reader: Reader<'_>,
     id: &ConversationId,
-) -> Result<(Conversation, Member, Vec<Message>, Seq, Vec<Message>), Refusal> {
-    let (conversation, member) = stores.archive.membership(id, user).await?.ok_or(Refusal::NotFound)?;
+) -> Result<(Conversation, Option<Member>, Vec<Message>, Seq, Vec<Message>), Refusal> {
+    let (conversation, member) = archived_facts(stores, reader, id).await?.ok_or(Refusal::NotFound)?;
     let floor = conversation.head_seq.saturating_add(1);
     Ok((conversation, member, Vec::new(), floor, Vec::new()))
 }
@@ -270,16 +278,19 @@ fn amend(archived: &mut [Message], amended: Vec<Message>) {
     }
 }
 
-/// Reads the window; `None` when the conversation is cold.
+/// Reads the window; `None` when the conversation is cold. For who has to be a member and is none there is nothing in it.
 async fn read(
     stores: &Stores,
-    user: &UserId,
+    reader: Reader<'_>,
     id: &ConversationId,
     which: &Which,
     limit: usize,
 ) -> Result<Option<Box<HotMessages>>, Refusal> {
+    let member = reader.must_be_member(id.kind());
     for _ in 0..2 {
-        match read_messages(&stores.link, &stores.keys, id, Some(user), which, limit).await? {
+        match read_messages(&stores.link, &stores.keys, id, member, which, limit).await? {
+            // A pair's shell: nobody can see what was never made. The archive says the same.
+            MessagesRead::Here(hot) if !hot.head.made => return Ok(None),
             MessagesRead::Here(hot) => return Ok(Some(hot)),
             MessagesRead::Cold => return Ok(None),
             MessagesRead::StaleEpoch => {

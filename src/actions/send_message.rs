@@ -10,11 +10,14 @@ use super::ask_hook::{is_asked, may_send};
 use super::claim_media::claim_media;
 use super::clear_obstacle::{Obstacle, Tries};
 use super::limit_rate::{give_back, rate_of, take_from_user};
+use super::read_conversation::archived_facts;
 use super::read_messages::{Visible, messages_for};
 use super::warm_conversation::extend_lease;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ClientKey, ConversationId, Kind, Millis, UserId};
+use crate::domain::membership::Reader;
 use crate::domain::message::{Draft, Message, MessageKind};
+use crate::domain::permission::{Act, Standing, may};
 use crate::domain::rate_limit::{LimitState, Limited, Rate};
 use crate::domain::refusal::{FieldError, Refusal};
 use crate::postgres::ClaimFor;
@@ -43,7 +46,7 @@ pub enum Ack {
 pub struct SendRequest {
     /// Who sends.
     pub sender: UserId,
-    /// Whether the sender is the host application's server.
+    /// Whether the host application's server sends, under its own name or another one.
     pub service: bool,
     /// Where to.
     pub conversation: ConversationId,
@@ -52,7 +55,7 @@ pub struct SendRequest {
     /// The idempotency key.
     pub client_id: ClientKey,
     /// The content, or why it cannot be sent: that is told only to members, and only if the key is new.
-    pub content: Result<Draft, FieldError>,
+    pub content: Result<Draft, Refusal>,
     /// How far it must get.
     pub ack: Ack,
 }
@@ -126,6 +129,7 @@ async fn send(stores: &Arc<Stores>, request: SendRequest, limited: Option<Refusa
         archive_asked: false,
         message_json: StoredMessage::of(&fresh).to_json(),
         pair: request.peer.as_ref().map(|peer| pair(&request.sender, peer, now)).transpose()?,
+        open: is_open(&request),
         refuse: refused.is_some() || unchecked,
     };
     let (id, user) = (&request.conversation, &request.sender);
@@ -199,7 +203,7 @@ async fn send(stores: &Arc<Stores>, request: SendRequest, limited: Option<Refusa
                     return outcome;
                 }
                 // A stranger must not be able to load conversations.
-                if send.pair.is_none() && stores.archive.membership(id, user).await?.is_none() {
+                if send.pair.is_none() && archived_facts(stores, reader_of(&request), id).await?.is_none() {
                     return Err(Refusal::NotFound);
                 }
                 // Nor somebody who is held back: the archive has said that the key is new.
@@ -245,16 +249,26 @@ fn fresh_message(request: &SendRequest, now: Millis) -> Message {
 
 /// What a member is told whose key is new.
 fn refusal_of(request: &SendRequest) -> Option<Refusal> {
-    if let Err(error) = &request.content {
-        return Some(Refusal::Invalid(error.clone()));
+    match &request.content {
+        Err(refusal @ Refusal::Invalid(_)) => Some(refusal.clone()),
+        _ if request.conversation.kind() == Kind::System && !request.service => Some(Refusal::ReadOnly),
+        content => content.as_ref().err().cloned(),
     }
-    (request.conversation.kind() == Kind::System && !request.service).then_some(Refusal::ReadOnly)
+}
+
+/// Whether the sender needs no membership: the host application's server, in its own conversations.
+fn is_open(request: &SendRequest) -> bool {
+    request.service && may(Act::Send, request.conversation.kind(), Standing::Service)
+}
+
+fn reader_of(request: &SendRequest) -> Reader<'_> {
+    Reader::caller(&request.sender, request.service)
 }
 
 /// Proves what a message points to.
 async fn check_links(stores: &Stores, request: &SendRequest) -> Result<(), Refusal> {
     let Some(seq) = request.content.as_ref().ok().and_then(|draft| draft.reply_to) else { return Ok(()) };
-    let answered = match messages_for(stores, &request.sender, &request.conversation, &[seq]).await? {
+    let answered = match messages_for(stores, reader_of(request), &request.conversation, &[seq]).await? {
         Visible::Messages(found) => found.into_iter().next(),
         Visible::NotMember => return Err(Refusal::NotFound),
     };

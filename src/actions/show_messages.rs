@@ -7,6 +7,7 @@ use super::read_messages::{Visible, messages_for};
 use super::show_shares::show_shares;
 use crate::domain::conversation::ConversationView;
 use crate::domain::ids::{ConversationId, Seq, UserId};
+use crate::domain::membership::Reader;
 use crate::domain::message::Message;
 use crate::domain::quote::{Quote, ShownMessage};
 use crate::domain::refusal::Refusal;
@@ -15,16 +16,17 @@ use crate::domain::refusal::Refusal;
 ///
 /// # Errors
 /// [`Refusal::Unavailable`] when a store that must be asked is away.
-pub async fn show_messages(
+pub async fn show_messages<'a>(
     stores: &Stores,
-    reader: &UserId,
+    reader: impl Into<Reader<'a>>,
     conversation: &ConversationId,
     messages: Vec<Message>,
 ) -> Result<Vec<ShownMessage>, Refusal> {
+    let reader = reader.into();
     let quotes = quotes(stores, reader, conversation, &messages).await?;
     let mut shown: Vec<ShownMessage> = messages
         .into_iter()
-        .map(|message| ShownMessage { quote: quote_in(&quotes, &message), shared: None, reader: Some(reader.clone()), message })
+        .map(|message| ShownMessage { quote: quote_in(&quotes, &message), shared: None, reader: Some(reader.user.clone()), message })
         .collect();
     show_shares(stores, &mut shown).await;
     Ok(shown)
@@ -34,10 +36,11 @@ pub async fn show_messages(
 ///
 /// # Errors
 /// As [`show_messages`].
-pub async fn show_message(stores: &Stores, reader: &UserId, message: Message) -> Result<ShownMessage, Refusal> {
+pub async fn show_message<'a>(stores: &Stores, reader: impl Into<Reader<'a>>, message: Message) -> Result<ShownMessage, Refusal> {
+    let reader = reader.into();
     let conversation = message.conversation.clone();
     let quotes = quotes(stores, reader, &conversation, std::slice::from_ref(&message)).await?;
-    let mut shown = ShownMessage { quote: quote_in(&quotes, &message), shared: None, reader: Some(reader.clone()), message };
+    let mut shown = ShownMessage { quote: quote_in(&quotes, &message), shared: None, reader: Some(reader.user.clone()), message };
     show_shares(stores, [&mut shown]).await;
     Ok(shown)
 }
@@ -69,9 +72,9 @@ pub async fn show_last_messages(stores: &Stores, reader: &UserId, views: &mut [C
 }
 
 /// The quoted messages of a conversation by their numbers; those the reader may not see are left out.
-pub(super) async fn quotes(
+pub(super) async fn quotes<'a>(
     stores: &Stores,
-    reader: &UserId,
+    reader: impl Into<Reader<'a>>,
     conversation: &ConversationId,
     messages: &[Message],
 ) -> Result<HashMap<Seq, Quote>, Refusal> {

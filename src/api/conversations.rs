@@ -11,10 +11,10 @@ use super::paging::{NoQuery, Query};
 use super::path::ConversationPath;
 use super::respond::{Problem, json, ok, show_limits};
 use super::strict_json::{DeferredJson, StrictJson};
-use crate::actions::change_conversation::change_conversation;
+use crate::actions::change_conversation::{Actor, change_conversation};
 use crate::actions::limit_rate::{give_back, take_from_user};
 use crate::actions::list_conversations::{Listed, count_unread, list_conversations};
-use crate::actions::make_conversation::{GroupWish, make_group, make_single};
+use crate::actions::make_conversation::{GroupWish, make_group, make_single, make_system};
 use crate::actions::name_conversations::name_conversation;
 use crate::actions::read_conversation::view;
 use crate::contract::conversation::{
@@ -48,12 +48,12 @@ pub async fn create_conversation(
             let key = idempotency_key(&headers)?.map(|key| key.to_string());
             make_group(&state.stores, &caller.user, &GroupWish { title, members, history, key }).await?
         }
-        NewConversation::System { key, .. } => {
-            ConversationId::of_system(&key)?;
+        NewConversation::System { key, title, members } => {
+            let id = ConversationId::of_system(&key)?;
             if !caller.scopes.service {
                 return Err(Refusal::Forbidden("only the service makes system conversations").into());
             }
-            return Err(FieldError::new("kind", "is not supported yet").into());
+            make_system(&state.stores, &caller.user, &id, title, &members).await?
         }
     };
     let status = if made.fresh { StatusCode::CREATED } else { StatusCode::OK };
@@ -63,6 +63,11 @@ pub async fn create_conversation(
     let mut answer = json(status, &Conversation::from(&name_conversation(&state.stores, made.view).await));
     show_limits(answer.headers_mut(), taken.as_slice());
     Ok(answer)
+}
+
+/// The caller as one who changes conversations.
+pub fn actor(caller: &Caller) -> Actor<'_> {
+    Actor { user: &caller.user, service: caller.scopes.service }
 }
 
 /// The header `Idempotency-Key`, if there is one.
@@ -122,11 +127,11 @@ pub async fn get_conversation(
 }
 
 async fn shown(state: &AppState, caller: &Caller, id: &ConversationId) -> Result<Conversation, Problem> {
-    let view = view(&state.stores, &caller.user, id).await?;
+    let view = view(&state.stores, caller.reader(), id).await?;
     Ok(Conversation::from(&name_conversation(&state.stores, view).await))
 }
 
-/// Gives a group another title.
+/// Gives a group, or a system conversation, another title.
 #[utoipa::path(patch, path = "/v1/conversations/{id}", tag = "conversations", params(("id" = String, Path)), request_body = PatchConversation,
     responses((status = 200, body = Conversation, description = "Done"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn patch_conversation(
@@ -136,10 +141,10 @@ pub async fn patch_conversation(
     ConversationPath(id): ConversationPath,
     DeferredJson(body): DeferredJson<PatchConversation>,
 ) -> Result<Response, Problem> {
-    let seen = view(&state.stores, &caller.user, &id).await?;
+    let seen = view(&state.stores, caller.reader(), &id).await?;
     let Some(title) = body?.title else { return Ok(ok(&Conversation::from(&name_conversation(&state.stores, seen).await))) };
     let title = parse_title(&title)?;
-    change_conversation(&state.stores, &caller.user, &id, &Command::Rename(title)).await?;
+    change_conversation(&state.stores, actor(&caller), &id, &Command::Rename(title)).await?;
     Ok(ok(&shown(&state, &caller, &id).await?))
 }
 

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::AppState;
+use super::conversations::actor;
 use super::paging::{NoQuery, Query};
 use super::path::{ConversationPath, UserPath};
 use super::respond::{Problem, json, ok, show_limits};
@@ -35,7 +36,7 @@ pub async fn get_members(
     let limit = usize::try_from(query.limit()?).unwrap_or(1);
     let after = query.text("cursor").map(|text| read_cursor(&text).ok_or(Refusal::InvalidCursor)).transpose()?;
     query.finish()?;
-    let (members, more) = list_members(&state.stores, &caller.user, &id, after.as_ref(), limit).await?;
+    let (members, more) = list_members(&state.stores, caller.reader(), &id, after.as_ref(), limit).await?;
     let next_cursor = members.last().filter(|_| more).map(|m| URL_SAFE_NO_PAD.encode(m.user.as_str()));
     let profiles = profiles_of(&state.stores, members.iter().map(|member| member.user.clone()).collect()).await;
     Ok(ok(&MemberPage { items: members.iter().map(|member| Member::new(member, profiles.get(&member.user))).collect(), next_cursor }))
@@ -61,18 +62,18 @@ pub async fn put_member(
         Ok(taken) => taken,
         Err(limited) => {
             // Told last: who is no member learns that first.
-            view(&state.stores, &caller.user, &id).await?;
+            view(&state.stores, caller.reader(), &id).await?;
             return Err(limited.into());
         }
     };
-    let status = match change_conversation(&state.stores, &caller.user, &id, &Command::Invite(user.clone())).await? {
+    let status = match change_conversation(&state.stores, actor(&caller), &id, &Command::Invite(user.clone())).await? {
         Changed::Yes => StatusCode::CREATED,
         Changed::No => {
             give_back(&state.stores, &caller.user, taken).await;
             StatusCode::OK
         }
     };
-    let member = read_member(&state.stores, &caller.user, &id, &user).await?;
+    let member = read_member(&state.stores, caller.reader(), &id, &user).await?;
     let mut answer = json(status, &Member::new(&member, profiles_of(&state.stores, vec![user.clone()]).await.get(&user)));
     show_limits(answer.headers_mut(), taken.as_slice());
     Ok(answer)
@@ -89,7 +90,7 @@ pub async fn delete_member(
     UserPath(user): UserPath,
 ) -> Result<Response, Problem> {
     let user = proven(&state, &caller, &id, user).await?;
-    change_conversation(&state.stores, &caller.user, &id, &Command::Remove(user)).await?;
+    change_conversation(&state.stores, actor(&caller), &id, &Command::Remove(user)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -110,7 +111,7 @@ async fn proven(
     match user {
         Ok(user) => Ok(user),
         Err(error) => {
-            view(&state.stores, &caller.user, id).await?;
+            view(&state.stores, caller.reader(), id).await?;
             Err(error.into())
         }
     }

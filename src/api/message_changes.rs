@@ -47,13 +47,13 @@ pub async fn patch_message(
     let (command, pictures) = match body.and_then(|body| Ok((body.command(), body.pictures()?))) {
         Ok(wish) => wish,
         Err(problem) => {
-            view(&state.stores, &caller.user, &id).await?;
+            view(&state.stores, caller.reader(), &id).await?;
             return Err(problem);
         }
     };
     let request = ChangeRequest { pictures, ..request(&caller, id, seq, command) };
     let message = change_message(&state.stores, &request).await?;
-    Ok(ok(&Message::from(&show_message(&state.stores, &caller.user, message).await?)))
+    Ok(ok(&Message::from(&show_message(&state.stores, caller.reader(), message).await?)))
 }
 
 /// Takes a message back, or takes it down: its sender within the recall window, the group's owner and moderators always. Repeated, it
@@ -68,7 +68,7 @@ pub async fn delete_message(
     SeqPath(seq): SeqPath,
 ) -> Result<Response, Problem> {
     let message = change_message(&state.stores, &request(&caller, id, seq, MessageCommand::Delete)).await?;
-    Ok(ok(&Message::from(&show_message(&state.stores, &caller.user, message).await?)))
+    Ok(ok(&Message::from(&show_message(&state.stores, caller.reader(), message).await?)))
 }
 
 /// Puts an emoji on a message. Repeated, it changes nothing.
@@ -112,7 +112,7 @@ async fn react(
     let emoji = match emoji {
         Ok(emoji) => emoji,
         Err(fault) => {
-            view(&state.stores, &caller.user, &id).await?;
+            view(&state.stores, caller.reader(), &id).await?;
             return Err(fault.of("emoji").into());
         }
     };

@@ -22,8 +22,10 @@ use crate::contract::conversation::{MarkRead, ReadPosition};
 use crate::contract::message::{ChangesPage, KeyState, Message, MessagePage, MessageState, MessagesAnswer};
 use crate::contract::new_message::SendMessage;
 use crate::contract::timestamp::Timestamp;
-use crate::domain::ids::{ClientKey, ConversationId, Kind};
+use crate::domain::ids::{ClientKey, ConversationId, Kind, UserId};
+use crate::domain::membership::Reader;
 use crate::domain::message::Message as DomainMessage;
+use crate::domain::permission::{Act, Standing, may};
 use crate::domain::quote::{Quote, ShownMessage};
 use crate::domain::refusal::{FieldError, Refusal};
 use crate::identity::Caller;
@@ -57,13 +59,15 @@ pub async fn send(
         Ok(request) => request,
         Err(problem) => {
             // Without a key there is nothing to look up; who is no member learns nothing about the body. That a pair's id is not the one of
-            // this peer is plain arithmetic and tells nothing.
-            if !(id.kind() == Kind::Single && problem.field.as_deref() == Some("peer")) {
+            // this peer is plain arithmetic and tells nothing; and the service may post wherever somebody belongs.
+            let is_arithmetic = id.kind() == Kind::Single && problem.field.as_deref() == Some("peer");
+            if !caller.scopes.service && !is_arithmetic {
                 view(&state.stores, &caller.user, &id).await?;
             }
             return Err(problem);
         }
     };
+    let (sender, service) = (request.sender.clone(), request.service);
     let start = Instant::now();
     let outcome = send_message::send_message(&state.stores, request).await;
     metrics::SENDS.add(&[outcome_label(&outcome)], 1);
@@ -74,7 +78,7 @@ pub async fn send(
         (true, true) => StatusCode::OK,
         (false, true) => StatusCode::CREATED,
     };
-    let shown = show_sent(&state, &caller, outcome.message).await;
+    let shown = show_sent(&state, Reader::caller(&sender, service), outcome.message).await;
     let mut answer = json(status, &Message::from(&shown));
     answer.headers_mut().insert(ACK_HEADER, HeaderValue::from_static(ack_word(outcome.reached)));
     show_limits(answer.headers_mut(), &outcome.limits);
@@ -85,12 +89,12 @@ pub async fn send(
 }
 
 /// One's own message as an answer. It stands, whatever becomes of the look at what it answers, and who left since still learns of it.
-async fn show_sent(state: &AppState, caller: &Caller, message: DomainMessage) -> ShownMessage {
-    match show_message(&state.stores, &caller.user, message.clone()).await {
+async fn show_sent(state: &AppState, reader: Reader<'_>, message: DomainMessage) -> ShownMessage {
+    match show_message(&state.stores, reader, message.clone()).await {
         Ok(shown) => shown,
         Err(_) => {
             let quote = message.reply_to.map(|seq| Quote::Hidden { seq });
-            ShownMessage { quote, shared: None, reader: Some(caller.user.clone()), message }
+            ShownMessage { quote, shared: None, reader: Some(reader.user.clone()), message }
         }
     }
 }
@@ -124,14 +128,22 @@ fn read_send(
     let header = idempotency_key(headers)?;
     let body = body?;
     let client_id = body.key(header.as_ref().map(ClientKey::as_str))?;
+    let service = caller.scopes.service;
+    let (sender, content) = match body.sender() {
+        Ok(None) => (caller.user.clone(), Ok(())),
+        Ok(Some(sender)) if service && may(Act::PostAs, conversation.kind(), Standing::Service) => (sender, Ok(())),
+        Ok(Some(_)) => (caller.user.clone(), Err(Refusal::Forbidden("only the service posts in the name of another one"))),
+        Err(error) if service => return Err(error.into()),
+        Err(error) => (caller.user.clone(), Err(error.into())),
+    };
     let peer = body.peer()?;
     if let Some(peer) = &peer
-        && ConversationId::of_pair(&caller.user, peer)? != conversation
+        && ConversationId::of_pair(&sender, peer)? != conversation
     {
         return Err(FieldError::new("peer", "is not the other one of this conversation").into());
     }
-    let content = body.draft(client_id.clone());
-    Ok(SendRequest { sender: caller.user.clone(), service: caller.scopes.service, conversation, peer, client_id, content, ack })
+    let content = body.draft(client_id.clone()).map_err(Refusal::from).and_then(|draft| content.map(|()| draft));
+    Ok(SendRequest { sender, service, conversation, peer, client_id, content, ack })
 }
 
 /// A page of messages in ascending seq; with `since_rev`, what changed, in ascending rev.
@@ -163,18 +175,18 @@ pub async fn get_messages(
         return Err(bad(name, "cannot stand beside another place"));
     }
     if let Some(since) = since {
-        let changes = read_messages::changes(&state.stores, &caller.user, &id, since, limit).await?;
+        let changes = read_messages::changes(&state.stores, caller.reader(), &id, since, limit).await?;
         return Ok(ok(&MessagesAnswer::Changes(ChangesPage {
-            items: show_messages(&state.stores, &caller.user, &id, changes.messages).await?.iter().map(Message::from).collect(),
+            items: show_messages(&state.stores, caller.reader(), &id, changes.messages).await?.iter().map(Message::from).collect(),
             next_rev: changes.next_rev,
             has_more: changes.has_more,
             head_seq: changes.head_seq,
             voids: changes.voids,
         })));
     }
-    let page = read_messages::page(&state.stores, &caller.user, &id, place.unwrap_or(Place::Latest), limit).await?;
+    let page = read_messages::page(&state.stores, caller.reader(), &id, place.unwrap_or(Place::Latest), limit).await?;
     Ok(ok(&MessagesAnswer::Page(MessagePage {
-        items: show_messages(&state.stores, &caller.user, &id, page.messages).await?.iter().map(Message::from).collect(),
+        items: show_messages(&state.stores, caller.reader(), &id, page.messages).await?.iter().map(Message::from).collect(),
         has_more_before: page.has_more_before,
         has_more_after: page.has_more_after,
         head_seq: page.head_seq,
@@ -192,35 +204,44 @@ pub async fn get_message(
     ConversationPath(id): ConversationPath,
     SeqPath(seq): SeqPath,
 ) -> Result<Response, Problem> {
-    let message = read_messages::message(&state.stores, &caller.user, &id, seq).await?;
-    Ok(ok(&Message::from(&show_message(&state.stores, &caller.user, message).await?)))
+    let message = read_messages::message(&state.stores, caller.reader(), &id, seq).await?;
+    Ok(ok(&Message::from(&show_message(&state.stores, caller.reader(), message).await?)))
 }
 
-/// What became of one's own send.
+/// What became of one's own send; for the service also of one in somebody's name.
 #[utoipa::path(get, path = "/v1/conversations/{id}/messages/by-client-id/{client_id}", tag = "messages",
-    params(("id" = String, Path), ("client_id" = String, Path)),
+    params(("id" = String, Path), ("client_id" = String, Path), ("sender" = Option<String>, Query, description = "In whose name it was sent; for the service alone")),
     responses((status = 200, body = KeyState, description = "Done"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn get_by_client_id(
     State(state): State<AppState>,
     caller: Caller,
-    _: NoQuery,
+    mut query: Query,
     ConversationPath(id): ConversationPath,
     ClientIdPath(client_id): ClientIdPath,
 ) -> Result<Response, Problem> {
+    let sender = query.text("sender");
+    query.finish()?;
+    let service = caller.scopes.service;
+    let sender = match sender.as_deref().map(UserId::parse) {
+        None => caller.user.clone(),
+        Some(Ok(sender)) if service => sender,
+        Some(_) => return Err(bad("sender", "must be a user id, and is for the service alone")),
+    };
+    let reader = Reader::caller(&sender, service);
     let key = match ClientKey::parse(&client_id) {
         Ok(key) => key,
         Err(fault) => {
-            view(&state.stores, &caller.user, &id).await?;
+            view(&state.stores, reader, &id).await?;
             return Err(fault.of("client_id").into());
         }
     };
-    let found = find_message(&state.stores, &caller.user, &id, &key).await?;
+    let found = find_message(&state.stores, reader, &id, &key).await?;
     Ok(ok(&match found {
         SendState::Accepted(message) => {
-            KeyState { state: MessageState::Accepted, message: Some(Message::from(&show_sent(&state, &caller, *message).await)) }
+            KeyState { state: MessageState::Accepted, message: Some(Message::from(&show_sent(&state, reader, *message).await)) }
         }
         SendState::Archived(message) => {
-            KeyState { state: MessageState::Archived, message: Some(Message::from(&show_sent(&state, &caller, *message).await)) }
+            KeyState { state: MessageState::Archived, message: Some(Message::from(&show_sent(&state, reader, *message).await)) }
         }
         SendState::Unknown => KeyState { state: MessageState::Unknown, message: None },
     }))

@@ -146,8 +146,8 @@ pub struct Conversation {
     pub updated_at: Timestamp,
     /// The newest message that the caller may see.
     pub last_message: Option<Message>,
-    /// The caller's own part.
-    pub me: Me,
+    /// The caller's own part; null for the host application's server, which is no member of its own conversations.
+    pub me: Option<Me>,
 }
 
 impl From<&domain::ConversationView> for Conversation {
@@ -168,7 +168,7 @@ impl From<&domain::ConversationView> for Conversation {
             created_at: Timestamp(facts.created_at),
             updated_at: Timestamp(facts.updated_at),
             last_message: view.last_message.as_ref().map(Message::from),
-            me: Me {
+            me: (!view.outside).then(|| Me {
                 role: view.me.role.into(),
                 joined_at: Timestamp(view.me.joined_at),
                 read_seq: view.read_seq,
@@ -181,7 +181,7 @@ impl From<&domain::ConversationView> for Conversation {
                 hidden: false,
                 marked_unread: false,
                 cleared_to: 0,
-            },
+            }),
         }
     }
 }

@@ -50,6 +50,10 @@ pub struct SendMessage {
     /// The other one of a single conversation, which is then made in the same step if it is new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
+    /// The user in whose name the host application's server posts: in a single or group conversation a member of it, in a system
+    /// conversation anybody; the token's `sub` when absent. For the service alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
 }
 
 impl SendMessage {
@@ -79,6 +83,14 @@ impl SendMessage {
     /// Names `peer` when it cannot be a user id.
     pub fn peer(&self) -> Result<Option<UserId>, FieldError> {
         self.peer.as_deref().map(|text| UserId::parse(text).map_err(|fault| fault.of("peer"))).transpose()
+    }
+
+    /// The user in whose name to send.
+    ///
+    /// # Errors
+    /// Names `sender` when it cannot be a user id.
+    pub fn sender(&self) -> Result<Option<UserId>, FieldError> {
+        self.sender.as_deref().map(|text| UserId::parse(text).map_err(|fault| fault.of("sender"))).transpose()
     }
 
     /// The proven draft under this key.

@@ -11,6 +11,8 @@ use super::refusal::{FieldError, Refusal};
 pub enum Command {
     /// Bring a user in.
     Invite(UserId),
+    /// Bring in those of these who do not belong yet.
+    InviteAll(Vec<UserId>),
     /// Take a user out; oneself is leaving.
     Remove(UserId),
     /// Another title.
@@ -34,7 +36,7 @@ pub enum Happening {
     Dissolved,
 }
 
-/// Decides.
+/// Decides. `service` says that the actor is the host application's server, which needs no membership where the table gives it rights.
 ///
 /// # Errors
 /// [`Refusal::NotFound`] for who is no member, then what the permission table forbids, then limits.
@@ -42,12 +44,17 @@ pub fn decide(
     conversation: &Conversation,
     members: &[Member],
     actor: &UserId,
+    service: bool,
     command: &Command,
     members_max: u64,
 ) -> Result<Vec<Happening>, Refusal> {
     let find = |user: &UserId| members.iter().find(|m| &m.user == user);
-    let me = find(actor).ok_or(Refusal::NotFound)?;
-    let allowed = |act| may(act, conversation.kind(), Standing::Member(me.role));
+    let standing = match find(actor) {
+        _ if service && may(Act::Read, conversation.kind(), Standing::Service) => Standing::Service,
+        Some(me) => Standing::Member(me.role),
+        None => return Err(Refusal::NotFound),
+    };
+    let allowed = |act| may(act, conversation.kind(), standing);
     match command {
         Command::Invite(user) => {
             if !allowed(Act::Invite) {
@@ -64,13 +71,23 @@ pub fn decide(
             }
             Ok(vec![Happening::Joined(user.clone())])
         }
-        Command::Remove(user) if user == actor => {
+        Command::InviteAll(users) => {
+            let new: Vec<&UserId> = users.iter().filter(|user| find(user).is_none()).collect();
+            if !new.is_empty() && !allowed(Act::Invite) {
+                return Err(Refusal::Forbidden("only the service brings users into this conversation"));
+            }
+            if conversation.member_count + new.len() as u64 > members_max {
+                return Err(FieldError::new("members", format!("must not make it more than {members_max} members")).into());
+            }
+            Ok(new.into_iter().map(|user| Happening::Joined(user.clone())).collect())
+        }
+        Command::Remove(user) if user == actor && standing != Standing::Service => {
             if !allowed(Act::Leave) {
                 return Err(Refusal::Forbidden("only groups can be left"));
             }
             let mut happenings = vec![Happening::Left(user.clone())];
             let rest = || members.iter().filter(|m| &m.user != actor);
-            if me.role == Role::Owner
+            if standing == Standing::Member(Role::Owner)
                 // Revs order joins even when two have the same millisecond; founders share a rev and are told apart by name.
                 && let Some(heir) = rest().min_by(|a, b| (a.joined_rev, &a.user).cmp(&(b.joined_rev, &b.user)))
             {

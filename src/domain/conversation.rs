@@ -100,6 +100,8 @@ pub struct ConversationView {
     pub conversation: Conversation,
     /// The caller's membership.
     pub me: Member,
+    /// Whether the caller is no member and may look all the same; what belongs to a member then says nothing.
+    pub outside: bool,
     /// The caller's watermark.
     pub read_seq: Seq,
     /// When the watermark last moved; `None` when it never did.

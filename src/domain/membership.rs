@@ -2,6 +2,7 @@
 
 use super::conversation::{Conversation, History};
 use super::ids::{Kind, Millis, Rev, Seq, UserId};
+use super::permission::{Act, Standing, may};
 
 /// A member's standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +56,52 @@ impl Member {
         match (conversation.kind(), conversation.history) {
             (Kind::Group, History::FromJoin) if self.joined_seq > 0 => self.joined_seq,
             _ => 1,
+        }
+    }
+}
+
+/// Who reads a conversation: a user, who must be a member; or somebody whose standing makes up for that.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    /// The user, or the `sub` of the host application's server.
+    pub user: &'a UserId,
+    /// A standing beside membership, and for what it is asked.
+    beside: Option<(Standing, Act)>,
+}
+
+impl<'a> From<&'a UserId> for Reader<'a> {
+    fn from(user: &'a UserId) -> Self {
+        Self { user, beside: None }
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// A caller; the host application's server reads its own conversations without belonging to them.
+    #[must_use]
+    pub fn caller(user: &'a UserId, service: bool) -> Self {
+        Self { user, beside: service.then_some((Standing::Service, Act::Read)) }
+    }
+
+    /// Somebody who takes whole conversations out.
+    #[must_use]
+    pub fn of_everything(user: &'a UserId, standing: Standing) -> Self {
+        Self { user, beside: Some((standing, Act::Export)) }
+    }
+
+    /// The user who has to be a member of a conversation of this kind; `None` when nobody has to.
+    #[must_use]
+    pub fn must_be_member(&self, kind: Kind) -> Option<&'a UserId> {
+        let may_read = self.beside.is_some_and(|(standing, act)| may(act, kind, standing));
+        (!may_read).then_some(self.user)
+    }
+
+    /// The lowest seq that can be seen, with this membership; `None` for nothing.
+    #[must_use]
+    pub fn first_visible_seq(&self, conversation: &Conversation, member: Option<&Member>) -> Option<Seq> {
+        match (self.must_be_member(conversation.kind()), member) {
+            (None, _) => Some(1),
+            (Some(_), Some(member)) => Some(member.first_visible_seq(conversation)),
+            (Some(_), None) => None,
         }
     }
 }

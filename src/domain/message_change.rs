@@ -82,7 +82,9 @@ pub fn decide(
     };
     let kind = conversation.kind();
     let timeline = message.kind == MessageKind::System;
-    let own = message.sender == *asker.user && !timeline;
+    // In whosever name something was posted in a system conversation: it was the service.
+    let by_service = kind == Kind::System && standing == Standing::Service;
+    let own = !timeline && (by_service || message.sender == *asker.user);
     match command {
         MessageCommand::Edit { body, media } => {
             let mut edited = message.clone();

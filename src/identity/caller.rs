@@ -1,6 +1,7 @@
 //! A caller whose token has been proven.
 
 use crate::domain::ids::{Millis, UserId};
+use crate::domain::membership::Reader;
 
 /// How far clocks may disagree, in milliseconds: the same for requests and for ending streams.
 pub const LEEWAY_MS: Millis = 30_000;
@@ -52,6 +53,12 @@ impl Caller {
     #[must_use]
     pub fn over_at(&self) -> Millis {
         self.expires_at.saturating_add(LEEWAY_MS)
+    }
+
+    /// The caller as one who reads.
+    #[must_use]
+    pub fn reader(&self) -> Reader<'_> {
+        Reader::caller(&self.user, self.scopes.service)
     }
 
     /// Whether the token counts for nothing any more.

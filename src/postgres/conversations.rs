@@ -144,6 +144,19 @@ impl Archive {
         .await
     }
 
+    /// A conversation's facts; `None` when it was never made.
+    ///
+    /// # Errors
+    /// When the archive does not answer.
+    pub async fn conversation(&self, conversation: &ConversationId) -> Result<Option<Conversation>, ArchiveError> {
+        let conversation = conversation.clone();
+        self.unit("conversation", move |connection| {
+            let conversation = conversation.clone();
+            Box::pin(async move { facts_of(connection, &conversation).await })
+        })
+        .await
+    }
+
     /// Whether there is such a conversation, made and archived.
     ///
     /// # Errors

@@ -98,6 +98,7 @@ async fn views(
         views.push(ConversationView {
             me: row.member.to_member()?,
             conversation,
+            outside: false,
             read_seq: mark.map(|(seq, _)| read(seq)).transpose()?.unwrap_or(0),
             read_at: mark.map(|(_, at)| at),
             unread: Unread { count: unread.min(unread_max), more: unread > unread_max },

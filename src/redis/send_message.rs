@@ -44,6 +44,8 @@ pub struct Send {
     pub message_json: String,
     /// When a peer was named.
     pub pair: Option<Pair>,
+    /// Whether the sender needs no membership.
+    pub open: bool,
     /// Ask what would be, but do not write.
     pub refuse: bool,
 }
@@ -152,7 +154,12 @@ pub fn call_of(keys: &Keys, shard: ShardId, terms: &Terms, sends: &[Send]) -> (V
             low,
             high,
             change,
-            if send.refuse { "refuse" } else { "" },
+            match (send.open, send.refuse) {
+                (false, false) => "",
+                (false, true) => "refuse",
+                (true, false) => "open",
+                (true, true) => "open refuse",
+            },
         ] {
             args.push(Bytes::copy_from_slice(text.as_bytes()));
         }

@@ -64,6 +64,7 @@ mod silent_peers;
 mod slow_readers;
 mod stalled_readers;
 mod streams;
+mod system_conversations;
 mod typing;
 mod webhooks;
 mod workers;

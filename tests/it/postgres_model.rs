@@ -264,6 +264,7 @@ impl Model {
         let read_seq = mark.map_or(0, |m| m.0);
         let unread = self.messages.values().filter(visible).filter(|m| m.seq > read_seq && m.sender != *who && m.counts()).count() as u64;
         Some(ConversationView {
+            outside: false,
             conversation: self.facts.clone(),
             read_seq,
             read_at: mark.map(|m| m.1),
