@@ -32,7 +32,7 @@ impl IntoResponse for Problem {
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        show_limits(headers, self.limit.as_slice());
+        show_limits(headers, self.limit.as_deref().map(std::slice::from_ref).unwrap_or_default());
         // The rest of such a body is not read, so nothing can follow on this connection.
         if matches!(self.status, 413 | 415) {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -68,7 +68,7 @@ impl From<Refusal> for Problem {
                 let seconds = u32::try_from(state.reset_s).unwrap_or(u32::MAX).max(1);
                 Self {
                     retry_after_s: Some(seconds),
-                    limit: Some(state),
+                    limit: Some(Box::new(state)),
                     ..Self::new(Code::RateLimited, "Too many requests; wait and send the same again.")
                 }
             }

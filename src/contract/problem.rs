@@ -114,8 +114,9 @@ pub struct Problem {
     #[serde(skip)]
     pub retry_after_s: Option<u32>,
     /// For the headers `RateLimit` and `RateLimit-Policy`; not part of the body.
+    // Boxed: few problems have one, and every handler carries a problem in its result.
     #[serde(skip)]
-    pub limit: Option<LimitState>,
+    pub limit: Option<Box<LimitState>>,
 }
 
 impl Problem {
