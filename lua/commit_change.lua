@@ -1,6 +1,6 @@
 -- Applies a decision about a conversation (made, joined, left, renamed) with its timeline messages and events, whole or not at all.
 -- KEYS: 1 shard info (hash), 2 outbox (stream), 3 head (hash), 4 members (hash), 5 marks (hash), 6 window (hash), 7 revs (sorted set),
---       8 uncounted (sorted set), 9 left (list).
+--       8 uncounted (sorted set), 9 left (list), 10 mentions (sorted set).
 -- ARGV: 1 now (ms), 2 outbox length above which changes are refused (entries), 3 conversation, 4 membership version (the rev of the last
 --       change of this kind) the decision was made on, 5 request id, 6 how many steps; then for each step: message JSON ('' if none), change JSON, how many head fields, those as
 --       name and value, how many member acts, those as verb (join|role|leave), user, role (o|m).
@@ -56,8 +56,9 @@ for _ = 1, steps do
     elseif record and verb == 'role' then
       redis.call('HSET', KEYS[4], user, role .. string.sub(record, 2))
     elseif record then
-      redis.call('RPUSH', KEYS[9], string.match(record, '(%d+)$') .. ' ' .. r .. ' ' .. user)
+      redis.call('RPUSH', KEYS[9], string.match(record, '^%S+ %S+ %S+ (%d+)') .. ' ' .. r .. ' ' .. user)
       redis.call('HDEL', KEYS[4], user)
+      redis.call('ZREMRANGEBYLEX', KEYS[10], '[' .. user .. '\0', '(' .. user .. '\1')
       mcount = mcount - 1
     end
   end

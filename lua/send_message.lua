@@ -1,14 +1,16 @@
 -- Numbers and keeps a run of messages of one shard, each by itself: one refused send does not touch its neighbours.
--- KEYS: 1 shard info (hash), 2 outbox (stream); then for each send 7: head (hash), members (hash), marks (hash), window (hash),
---       revs (sorted set), keys0 (hash), keys1 (hash).
+-- KEYS: 1 shard info (hash), 2 outbox (stream); then for each send 8: head (hash), members (hash), marks (hash), window (hash),
+--       revs (sorted set), keys0 (hash), keys1 (hash), mentions (sorted set).
 -- ARGV: 1 now (ms), 2 outbox length above which sends are refused (entries), 3 how many sends, 4 messages a second that one conversation
---       takes on average (0: as many as come), 5 messages it takes at once after a pause; then for each send 12: conversation,
+--       takes on average (0: as many as come), 5 messages it takes at once after a pause; then for each send 13: conversation,
 --       sender, client id, fingerprint, time inside the key (ms, '' if none), '1' if the archive was asked for this key, message JSON,
 --       pair JSON when a peer was named ('' if not), low user and high user of the pair, change JSON for a conversation that is made now,
---       and words: refuse (say whether the caller may, but do not write), open (the sender needs no membership).
+--       words: refuse (say whether the caller may, but do not write), open (the sender needs no membership), and the users that the
+--       message names (one a line).
 -- RETURNS: one list per send, first a word: sent (seq, rev, numbers left in the lease, live replid, 1 if it made the conversation,
 --          whole tokens left in the conversation's bucket) |
---          replayed (seq, window value or false) | conflict | cold | closed | unmade | ask_archive | not_member | dissolved | refused | limited (ms until the conversation
+--          replayed (seq, window value or false) | conflict | cold | closed | unmade | ask_archive | not_member | dissolved | stranger_named | refused ('1' if it would
+--          be blocked) | blocked | limited (ms until the conversation
 --          takes one more) | lease_used_up | overloaded | stale_epoch.
 -- WHY: two gateways that read a counter and then write it give one number twice. Here looking up the key, checking the membership,
 --      numbering and appending are one step; and a server that restarted or was promoted (another master_replid) may have forgotten
@@ -28,7 +30,7 @@ local function send(k, a)
   local head, members, marks, window, revs = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
   local conversation, sender, key, print = ARGV[a], ARGV[a + 1], ARGV[a + 1] .. '\0' .. ARGV[a + 2], ARGV[a + 3]
   local c = redis.call('HMGET', head, 'lease_epoch', 'state', 'made', 'kgen', 'keys_all', 'keys_since', 'next', 'lease_to', 'rev',
-    'updated_at', 'mver', 'dissolved', 'bucket')
+    'updated_at', 'mver', 'dissolved', 'bucket', 'block_low', 'block_high')
   if c[1] ~= epoch then return {'cold'} end
   local current = KEYS[k + 5 + tonumber(c[4])]
   local known = redis.call('HGET', KEYS[k + 5], key) or redis.call('HGET', KEYS[k + 6], key)
@@ -48,7 +50,15 @@ local function send(k, a)
   elseif not string.find(ARGV[a + 11], 'open') and redis.call('HEXISTS', members, sender) == 0 then
     return {c[12] == '1' and redis.call('HEXISTS', marks, sender) == 1 and 'dissolved' or 'not_member'}
   end
-  if string.find(ARGV[a + 11], 'refuse') then return {'refused'} end
+  local names = {}
+  for name in string.gmatch(ARGV[a + 12], '[^\n]+') do
+    local known = redis.call('HEXISTS', members, name) == 1 or (making and (name == ARGV[a + 8] or name == ARGV[a + 9]))
+    if not known then return {'stranger_named'} end
+    if name ~= sender then names[#names + 1] = name end
+  end
+  local blocked = (c[14] or '') ~= '' or (c[15] or '') ~= ''
+  if string.find(ARGV[a + 11], 'refuse') then return {'refused', blocked and '1' or '0'} end
+  if blocked then return {'blocked'} end
   -- The bucket that take_token.lua explains, in the head of the conversation.
   local held, at = string.match(c[13] or '', '^(%S+) (%d+)$')
   held, at = tonumber(held) or size, tonumber(at) or now
@@ -75,20 +85,17 @@ local function send(k, a)
   redis.call('ZADD', revs, r, s)
   redis.call('HSET', current, key, s .. ' ' .. print)
   redis.call('HSET', marks, sender, s .. ' ' .. ARGV[1])
+  for _, name in ipairs(names) do redis.call('ZADD', KEYS[k + 7], 0, name .. '\0' .. string.format('%016d', seq)) end
   n, length = n + 1, length + 1
-  local id = epoch .. '-' .. whole(n)
-  if making then
-    redis.call('XADD', KEYS[2], id, 'c', conversation, 'r', r, 'v', mver, 't', ARGV[1], 'q', s, 'b', ARGV[a + 6], 'x', ARGV[a + 10])
-  else
-    redis.call('XADD', KEYS[2], id, 'c', conversation, 'r', r, 'v', mver, 't', ARGV[1], 'q', s, 'b', ARGV[a + 6])
-  end
-  return {'sent', s, r, whole(tonumber(c[8]) - seq), live, making and '1' or '0',
-    whole(math.max(0, math.floor(held - 1)))}
+  local entry = {'c', conversation, 'r', r, 'v', mver, 't', ARGV[1], 'q', s, 'b', ARGV[a + 6]}
+  if making then entry[13], entry[14] = 'x', ARGV[a + 10] end
+  redis.call('XADD', KEYS[2], epoch .. '-' .. whole(n), unpack(entry))
+  return {'sent', s, r, whole(tonumber(c[8]) - seq), live, making and '1' or '0', whole(math.max(0, math.floor(held - 1)))}
 end
 
 local replies, before = {}, n
 for i = 1, count do
-  replies[i] = send(3 + (i - 1) * 7, 6 + (i - 1) * 12)
+  replies[i] = send(3 + (i - 1) * 8, 6 + (i - 1) * 13)
 end
 if n > before then redis.call('HSET', KEYS[1], 'n', whole(n)) end
 return replies

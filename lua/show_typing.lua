@@ -8,10 +8,11 @@
 local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid')
 local live = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 if not shard[1] or shard[2] ~= live then return {'stale_epoch'} end
-local c = redis.call('HMGET', KEYS[2], 'lease_epoch', 'made', 'rev')
+local c = redis.call('HMGET', KEYS[2], 'lease_epoch', 'made', 'rev', 'block_low', 'block_high')
 local is_cold = c[1] ~= shard[1]
 if is_cold and ARGV[5] ~= '1' then return {'cold'} end
 if not is_cold and (c[2] ~= '1' or redis.call('HEXISTS', KEYS[3], ARGV[1]) == 0) then return {'not_member'} end
+if (c[4] or '') ~= '' or (c[5] or '') ~= '' then return {'held'} end
 
 if ARGV[2] == '1' then
   if redis.call('PTTL', KEYS[4]) > tonumber(ARGV[3]) - tonumber(ARGV[4]) then return {'held'} end

@@ -227,6 +227,8 @@ fn batch_of(sources: &[Source], items: &[Item], with_messages: bool) -> ArchiveB
         batch.members.extend(rows.members.iter().cloned());
         batch.reads.extend(rows.reads.iter().cloned());
         batch.versions.extend(rows.versions.iter().cloned());
+        batch.preferences.extend(rows.preferences.iter().cloned());
+        batch.blocks.extend(rows.blocks.iter().cloned());
     }
     batch
 }

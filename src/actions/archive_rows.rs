@@ -4,7 +4,8 @@ use crate::domain::conversation::History;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ShardId, UserId};
 use crate::domain::membership::Role;
-use crate::postgres::{ArchiveBatch, ConversationFacts, ConversationRow, MemberRow, ReadRow, VersionRow};
+use crate::domain::preferences::Preferences;
+use crate::postgres::{ArchiveBatch, BlockRow, ConversationFacts, ConversationRow, MemberRow, PreferencesRow, ReadRow, VersionRow};
 use crate::redis::outbox::OutboxEntry;
 use crate::redis::stored_form::{StoredConversation, Unreadable, parse_message_json};
 
@@ -47,6 +48,19 @@ pub fn rows_of(shard: ShardId, entry: &OutboxEntry) -> Result<ArchiveBatch, Unre
     }
     if let Some((reader, seq, at)) = &entry.change.read {
         rows.reads.push(ReadRow { conv: conversation.clone(), user: user(reader)?, seq: *seq, at: *at });
+    }
+    if let Some(set) = &entry.change.preferences {
+        rows.preferences.push(PreferencesRow {
+            conv: conversation.clone(),
+            user: user(&set.u)?,
+            joined_rev: set.joined,
+            preferences: Preferences { muted: set.m, pinned: set.p, hidden_to: set.h, marked_at: set.k, cleared_to: set.c },
+            rev: entry.rev,
+        });
+    }
+    if let Some(block) = &entry.change.block {
+        let (blocker, blocked) = (user(&block.by)?, user(&block.of)?);
+        rows.blocks.push(BlockRow { blocker, blocked, conv: conversation.clone(), since: block.since, rev: entry.rev });
     }
     let facts = entry.change.conversation.as_ref().map(facts_of).transpose()?;
     // A watermark, an edit or a mark to read again is no activity of the conversation.

@@ -116,7 +116,11 @@ async fn attempt(
         member: hot.member.as_ref().map(|member| (&member.user, (turn == Turn::Deleted).then_some(member.role))),
         message: &changed,
         read_at: conversation.rev,
-        change: change_of(turn, &message, &changed, conversation.history),
+        blocked: conversation.blocks.any(),
+        cleared_max: hot.head.cleared_max,
+        unnamed: if turn == Turn::Deleted { &message.mentions } else { &[] },
+        // Where everybody sees the message the counts go with the pointer; elsewhere it is looked at for each reader.
+        change: change_of(turn, &message, &changed, conversation.history == History::All && request.seq > hot.head.cleared_max),
     };
     Ok(match commit(&stores.link, &stores.keys, now, stores.settings.outbox_max_entries, &wanted).await {
         Ok(MessageChanged::Done { rev }) => Ok(Message { rev, ..changed }),
@@ -157,7 +161,7 @@ fn windows(stores: &Stores) -> Windows {
 }
 
 /// What the outbox says of a change.
-fn change_of(turn: Turn, before: &Message, after: &Message, history: History) -> Change {
+fn change_of(turn: Turn, before: &Message, after: &Message, is_seen_by_all: bool) -> Change {
     let version = || StoredVersion {
         rev: before.rev,
         at: before.edited_at.unwrap_or(before.created_at),
@@ -169,8 +173,7 @@ fn change_of(turn: Turn, before: &Message, after: &Message, history: History) ->
         Turn::Deleted => (EventType::MessageDeleted, None),
         Turn::Reacted => {
             let counts: Vec<_> = after.reactions.iter().map(|r| json!({"emoji": r.emoji, "count": r.users.len()})).collect();
-            // Where everybody sees everything the counts go with the pointer; elsewhere the message is looked at for each reader.
-            (EventType::ReactionChanged, (history == History::All).then(|| json!({"seq": after.seq, "reactions": counts})))
+            (EventType::ReactionChanged, is_seen_by_all.then(|| json!({"seq": after.seq, "reactions": counts})))
         }
     };
     Change { events: vec![StoredEvent::new(kind, Audience::All, data)], before: (turn != Turn::Reacted).then(version), ..Change::default() }

@@ -37,15 +37,19 @@ pub struct ListPage {
 /// What is unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct UnreadTotals {
-    /// Messages.
+    /// Messages in conversations that are not muted.
     pub total: u64,
-    /// Conversations with any.
+    /// How many of these have any, or are marked by hand.
     pub conversations: u64,
     /// Whether some conversation has more than is counted.
     pub more: bool,
+    /// Messages in muted conversations.
+    pub muted_total: u64,
+    /// How many of these have any, or are marked by hand.
+    pub muted_conversations: u64,
 }
 
-/// Reads a page; `filter` keeps conversations whose title, peer or other members' names hold it, whatever the case.
+/// Reads a page of the conversations that are `hidden`, or of all others; `filter` keeps conversations whose title, peer or other members' names hold it, whatever the case.
 ///
 /// # Errors
 /// [`Refusal::Unavailable`] when a store that must be asked is away.
@@ -55,6 +59,7 @@ pub async fn list_conversations(
     after: Option<Listed>,
     limit: usize,
     filter: Option<&str>,
+    hidden: bool,
 ) -> Result<ListPage, Refusal> {
     let filter = filter.map(fold);
     // Read first: what is not in the list is then certain to come after this place.
@@ -62,10 +67,13 @@ pub async fn list_conversations(
     let mut after = after;
     let mut items = Vec::new();
     loop {
-        let chunk = if filter.is_some() { CHUNK } else { u64::try_from(limit - items.len()).unwrap_or(CHUNK).min(CHUNK) };
+        // The first look at a plain list fetches what the page holds; what is left out of it is made up for in larger steps.
+        let is_first = items.is_empty() && filter.is_none() && !hidden;
+        let chunk = if is_first { u64::try_from(limit).unwrap_or(CHUNK).min(CHUNK) } else { CHUNK };
         let listed = read_list(stores, user, after.as_ref(), chunk).await?;
         let at_end = (listed.len() as u64) < chunk;
         let mut views = views(stores, user, &listed).await?;
+        views.retain(|_, view| view.preferences.hidden == hidden && !is_made_by_block(view));
         if let Some(text) = filter.as_deref() {
             let ids: Vec<ConversationId> = views.keys().cloned().collect();
             let named = conversations_naming(stores, user, &ids, text).await;
@@ -90,7 +98,7 @@ pub async fn list_conversations(
     }
 }
 
-/// Counts what is unread in all conversations.
+/// Counts what is unread in all conversations but hidden ones: nobody could find there what a number stands for.
 ///
 /// # Errors
 /// [`Refusal::Unavailable`] when a store that must be asked is away.
@@ -100,15 +108,29 @@ pub async fn count_unread(stores: &Stores, user: &UserId) -> Result<UnreadTotals
     loop {
         let listed = read_list(stores, user, after.as_ref(), CHUNK).await?;
         for view in views(stores, user, &listed).await?.values() {
-            totals.total += view.unread.count;
-            totals.conversations += u64::from(view.unread.count > 0);
-            totals.more |= view.unread.more;
+            if view.preferences.hidden || is_made_by_block(view) {
+                continue;
+            }
+            let any = u64::from(view.unread.count > 0 || view.preferences.marked_unread);
+            if view.preferences.muted {
+                totals.muted_total += view.unread.count;
+                totals.muted_conversations += any;
+            } else {
+                totals.total += view.unread.count;
+                totals.conversations += any;
+                totals.more |= view.unread.more;
+            }
         }
         if (listed.len() as u64) < CHUNK {
             return Ok(totals);
         }
         after = listed.into_iter().next_back();
     }
+}
+
+/// Whether there is nothing but a block in it: then it is not in its users' lists.
+fn is_made_by_block(view: &ConversationView) -> bool {
+    view.conversation.head_seq == 0 && view.conversation.blocks.any()
 }
 
 /// A page of the index; one that was lost, or never was, is first rebuilt from the archive.

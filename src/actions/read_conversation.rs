@@ -112,8 +112,12 @@ pub fn view_of_hot(stores: &Stores, user: &UserId, hot: HotConversation) -> Resu
     let (read_seq, read_at) = hot.mark.unwrap_or((0, 0));
     let conversation = hot.head.conversation;
     let lowest = me.first_visible_seq(&conversation);
+    // What was cleared is not unread, whatever the watermark says.
+    let seen_to = read_seq.max(lowest - 1);
     Ok(ConversationView {
-        unread: unread(conversation.head_seq, read_seq, hot.uncounted, &conversation.voids, stores.settings.unread_max),
+        unread: unread(conversation.head_seq, seen_to, hot.uncounted, &conversation.voids, stores.settings.unread_max),
+        unread_mentions: hot.mentions.min(stores.settings.unread_max),
+        preferences: me.preferences.shown(conversation.head_seq, read_seq),
         outside: false,
         read_seq,
         read_at: (read_at > 0).then_some(read_at),

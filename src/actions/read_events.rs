@@ -106,8 +106,12 @@ async fn body_of(stores: &Stores, user: &UserId, pointer: &Pointer, seen: &HashM
         return Ok(facts());
     }
     let Some(Seen::Member(messages)) = seen.get(&pointer.conversation) else { return Ok(Body::Passed) };
-    if pointer.kind == EventType::ReactionChanged && pointer.data.is_none() {
-        return Ok(messages.get(&pointer.seq).map_or(Body::Passed, |shown| Body::Reactions(Box::new(shown.message.clone()))));
+    if pointer.kind == EventType::ReactionChanged {
+        return Ok(match messages.get(&pointer.seq) {
+            Some(_) if pointer.data.is_some() => facts(),
+            Some(shown) => Body::Reactions(Box::new(shown.message.clone())),
+            None => Body::Passed,
+        });
     }
     if looks_at_message(pointer) {
         // None on this seq: a void, or before one's joining.
@@ -125,8 +129,11 @@ async fn body_of(stores: &Stores, user: &UserId, pointer: &Pointer, seen: &HashM
 
 fn looks_at_message(pointer: &Pointer) -> bool {
     match pointer.kind {
-        EventType::MessageCreated | EventType::MessageEdited | EventType::MessageDeleted | EventType::MessageResequenced => true,
-        EventType::ReactionChanged => pointer.data.is_none(),
+        EventType::MessageCreated
+        | EventType::MessageEdited
+        | EventType::MessageDeleted
+        | EventType::MessageResequenced
+        | EventType::ReactionChanged => true,
         _ => false,
     }
 }

@@ -17,6 +17,7 @@ use crate::domain::event::EventType;
 use crate::domain::ids::{ClientKey, ConversationId, Kind, Millis, UserId};
 use crate::domain::membership::Reader;
 use crate::domain::message::{Draft, Message, MessageKind};
+use crate::domain::message_change::BLOCKED;
 use crate::domain::permission::{Act, Standing, may};
 use crate::domain::rate_limit::{LimitState, Limited, Rate};
 use crate::domain::refusal::{FieldError, Refusal};
@@ -131,6 +132,7 @@ async fn send(stores: &Arc<Stores>, request: SendRequest, limited: Option<Refusa
         pair: request.peer.as_ref().map(|peer| pair(&request.sender, peer, now)).transpose()?,
         open: is_open(&request),
         refuse: refused.is_some() || unchecked,
+        mentions: request.content.as_ref().map(|draft| draft.mentions.clone()).unwrap_or_default(),
     };
     let (id, user) = (&request.conversation, &request.sender);
     loop {
@@ -164,16 +166,23 @@ async fn send(stores: &Arc<Stores>, request: SendRequest, limited: Option<Refusa
             Ok(Sent::Conflict) => return Err(Refusal::IdempotencyConflict),
             Ok(Sent::NotMember | Sent::Unmade) => return Err(Refusal::NotFound),
             Ok(Sent::Dissolved) => return Err(Refusal::Dissolved),
-            Ok(Sent::Refused) => {
+            Ok(Sent::StrangerNamed) => return Err(FieldError::new("mentions", "must name members of the conversation").into()),
+            Ok(Sent::Blocked) => return Err(Refusal::Forbidden(BLOCKED)),
+            Ok(Sent::Refused { blocked }) => {
                 if !std::mem::take(&mut unchecked) {
-                    return Err(refused.take().unwrap_or(Refusal::Unavailable("the message cannot be sent")));
+                    let why = refused.take().unwrap_or(Refusal::Unavailable("the message cannot be sent"));
+                    // What may not be sent comes before how fast, and after what cannot be sent at all.
+                    return Err(if blocked && matches!(why, Refusal::RateLimited(_)) { Refusal::Forbidden(BLOCKED) } else { why });
                 }
                 check_links(stores, &request).await?;
                 if let Some(draft) = request.content.as_ref().ok().filter(|draft| !draft.media.is_empty()) {
-                    // Who is held back keeps nothing from being swept.
+                    // Who is held back or blocked keeps nothing from being swept.
                     let claim = ClaimFor { conversation: id.clone(), message: fresh.id, seq: None };
-                    fresh.media = claim_media(stores, user, &draft.media, refused.is_none().then_some(claim)).await?;
+                    fresh.media = claim_media(stores, user, &draft.media, (refused.is_none() && !blocked).then_some(claim)).await?;
                     send.message_json = StoredMessage::of(&fresh).to_json();
+                }
+                if blocked {
+                    return Err(Refusal::Forbidden(BLOCKED));
                 }
                 if let Some(limited) = refused.take() {
                     return Err(limited);

@@ -46,7 +46,11 @@ pub async fn show_typing(stores: &Stores, user: &UserId, id: &ConversationId, ty
             Ok(Shown::Held) => return Ok(()),
             Ok(Shown::NotMember) => return Err(Refusal::NotFound),
             Ok(Shown::Cold) => {
-                archived = Some(stores.archive.membership(id, user).await?.ok_or(Refusal::NotFound)?.0.rev);
+                let (conversation, _) = stores.archive.membership(id, user).await?.ok_or(Refusal::NotFound)?;
+                if conversation.blocks.any() {
+                    return Ok(());
+                }
+                archived = Some(conversation.rev);
                 Obstacle::Changed
             }
             Ok(Shown::StaleEpoch) => Obstacle::StaleEpoch,

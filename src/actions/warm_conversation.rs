@@ -61,6 +61,7 @@ pub async fn warm_conversation(stores: &Stores, id: &ConversationId, make: bool)
             marks: whole.marks,
             recent: whole.recent,
             uncounted: whole.uncounted,
+            mentions: whole.mentions,
         });
         let what = Installation { id: id.clone(), epoch, lease: (lease.from, lease.to), archived };
         match install_conversation(&stores.link, &stores.keys, stores.clock.now(), &what).await? {

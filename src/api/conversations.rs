@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::AppState;
-use super::paging::{NoQuery, Query};
+use super::paging::{NoQuery, Query, bad};
 use super::path::ConversationPath;
 use super::respond::{Problem, json, ok, show_limits};
 use super::strict_json::{DeferredJson, StrictJson};
@@ -88,14 +88,20 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<ClientKey>, Problem
 /// The caller's conversations, newest activity first.
 #[utoipa::path(get, path = "/v1/conversations", tag = "conversations",
     params(("limit" = Option<u64>, Query, description = "1 to 200, 50 when absent"), ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-        ("q" = Option<String>, Query, description = "Only conversations whose title, peer or members' names hold this text, in any case")),
+        ("q" = Option<String>, Query, description = "Only conversations whose title, peer or members' names hold this text, in any case"),
+        ("hidden" = Option<bool>, Query, description = "`true`: only those that the caller has hidden; else only the others")),
     responses((status = 200, body = ConversationPage, description = "A page"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 pub async fn get_conversations(State(state): State<AppState>, caller: Caller, mut query: Query) -> Result<Response, Problem> {
     let limit = usize::try_from(query.limit()?).unwrap_or(1);
     let after = query.text("cursor").map(|text| read_cursor(&text).ok_or(Refusal::InvalidCursor)).transpose()?;
     let filter = query.text("q").filter(|q| !q.is_empty());
+    let hidden = match query.text("hidden").as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(bad("hidden", "must be 'true' or 'false'")),
+    };
     query.finish()?;
-    let page = list_conversations(&state.stores, &caller.user, after, limit, filter.as_deref()).await?;
+    let page = list_conversations(&state.stores, &caller.user, after, limit, filter.as_deref(), hidden).await?;
     Ok(ok(&ConversationPage {
         items: page.items.iter().map(Conversation::from).collect(),
         next_cursor: page.next.map(|next| write_cursor(&next)),
@@ -153,5 +159,6 @@ pub async fn patch_conversation(
 pub async fn get_unread(State(state): State<AppState>, caller: Caller, query: Query) -> Result<Response, Problem> {
     query.finish()?;
     let totals = count_unread(&state.stores, &caller.user).await?;
-    Ok(ok(&UnreadTotals { total: totals.total, conversations: totals.conversations, more: totals.more, muted: MutedTotals::default() }))
+    let muted = MutedTotals { total: totals.muted_total, conversations: totals.muted_conversations };
+    Ok(ok(&UnreadTotals { total: totals.total, conversations: totals.conversations, more: totals.more, muted }))
 }

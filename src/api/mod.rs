@@ -12,6 +12,7 @@
 //! | a JSON body, refused at once | [`strict_json::StrictJson`] |
 //! | a JSON body, whose 422 must wait for a 404 | [`strict_json::DeferredJson`] |
 
+pub mod blocks;
 pub mod caller;
 pub mod conversations;
 pub mod event_ack;
@@ -27,6 +28,7 @@ pub mod messages;
 pub mod openapi;
 pub mod paging;
 pub mod path;
+pub mod preferences;
 pub mod readers;
 pub mod respond;
 pub mod router;

@@ -10,7 +10,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
 use super::respond::Problem;
-use crate::contract::event::{Event, MemberData, MessageData, ReadData, ReadPlace, example_data};
+use crate::contract::event::{Event, MemberData, MessageData, PreferencesData, ReadData, ReadPlace, example_data};
 use crate::contract::problem::Problem as ProblemShape;
 use crate::contract::stream::{Hello, Resync, StreamUnavailable};
 use crate::contract::typing::TypingData;
@@ -19,7 +19,7 @@ use crate::domain::event::EventType;
 #[derive(OpenApi)]
 #[openapi(
     info(title = "seqline", version = "1", description = "Private chat for an application's own users."),
-    components(schemas(ProblemShape, Event, MessageData, MemberData, ReadData, ReadPlace, TypingData, Hello, Resync, StreamUnavailable)),
+    components(schemas(ProblemShape, Event, MessageData, MemberData, PreferencesData, ReadData, ReadPlace, TypingData, Hello, Resync, StreamUnavailable)),
     security(("token" = []))
 )]
 struct Frame;

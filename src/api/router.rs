@@ -14,8 +14,8 @@ use utoipa_axum::routes;
 
 use super::respond::{Code, Problem};
 use super::{
-    AppState, conversations, event_ack, event_poll, event_stream, event_ticket, layers, media, members, message_changes, messages, openapi,
-    readers, search, shares, typing, users,
+    AppState, blocks, conversations, event_ack, event_poll, event_stream, event_ticket, layers, media, members, message_changes, messages,
+    openapi, preferences, readers, search, shares, typing, users,
 };
 
 /// All routes, without state and layers.
@@ -26,7 +26,10 @@ fn rows() -> OpenApiRouter<AppState> {
         .routes(routes!(conversations::get_conversation, conversations::patch_conversation))
         .routes(routes!(members::get_members))
         .routes(routes!(members::put_member, members::delete_member))
+        .routes(routes!(preferences::put_preferences))
         .routes(routes!(conversations::get_unread))
+        .routes(routes!(blocks::put_block, blocks::delete_block))
+        .routes(routes!(blocks::get_blocks))
         .routes(routes!(search::get_search))
         // Messages.
         .routes(routes!(messages::send, messages::get_messages))

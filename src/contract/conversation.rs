@@ -9,6 +9,7 @@ use super::timestamp::Timestamp;
 use crate::domain::conversation::{self as domain, History as DomainHistory, parse_title};
 use crate::domain::ids::{INTEGER_MAX, Kind as DomainKind, UserId};
 use crate::domain::membership;
+use crate::domain::preferences::PreferencesWish;
 use crate::domain::profile::Profile;
 use crate::domain::refusal::FieldError;
 
@@ -96,18 +97,20 @@ pub struct Me {
     pub unread: u64,
     /// Whether there are more than `unread` says.
     pub unread_more: bool,
-    /// Unread messages that name the caller.
+    /// Unread messages that name the caller, at most as many as are counted.
     pub unread_mentions: u64,
     /// No notifications.
     pub muted: bool,
-    /// Kept on top.
+    /// Kept on top by clients; the list itself stays in the order of activity.
     pub pinned: bool,
-    /// Out of the list until a new message.
+    /// Out of the list until the next seq is given out: a message of whomever, or one of the timeline.
     pub hidden: bool,
-    /// Marked by hand.
+    /// Marked by hand, until the caller next reads or sends.
     pub marked_unread: bool,
     /// Messages up to this seq are not shown to the caller.
     pub cleared_to: u64,
+    /// Whether the caller has blocked the other one of a single conversation; the other one is not told.
+    pub blocked: bool,
 }
 
 /// A conversation as the caller sees it.
@@ -175,12 +178,13 @@ impl From<&domain::ConversationView> for Conversation {
                 read_at: view.read_at.map(Timestamp),
                 unread: view.unread.count,
                 unread_more: view.unread.more,
-                unread_mentions: 0,
-                muted: false,
-                pinned: false,
-                hidden: false,
-                marked_unread: false,
-                cleared_to: 0,
+                unread_mentions: view.unread_mentions,
+                muted: view.preferences.muted,
+                pinned: view.preferences.pinned,
+                hidden: view.preferences.hidden,
+                marked_unread: view.preferences.marked_unread,
+                cleared_to: view.preferences.cleared_to,
+                blocked: facts.blocked_by(&view.me.user).is_some(),
             }),
         }
     }
@@ -237,7 +241,7 @@ pub struct MemberPage {
 pub struct UnreadTotals {
     /// Unread messages in conversations that are not muted.
     pub total: u64,
-    /// How many of these conversations have any.
+    /// How many of these conversations have any, or are marked by hand. Hidden ones are not counted.
     pub conversations: u64,
     /// Whether some conversation has more than is counted.
     pub more: bool,
@@ -250,7 +254,7 @@ pub struct UnreadTotals {
 pub struct MutedTotals {
     /// Unread messages.
     pub total: u64,
-    /// How many conversations have any.
+    /// How many conversations have any, or are marked by hand.
     pub conversations: u64,
 }
 
@@ -371,6 +375,39 @@ pub struct PatchConversation {
     pub title: Option<String>,
 }
 
+/// What to set for oneself; what is absent stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PutPreferences {
+    /// No notifications; unread messages are counted apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub muted: Option<bool>,
+    /// Kept on top by clients; the list itself stays in the order of activity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<bool>,
+    /// Out of the list until the next seq is given out: a message of whomever, or one of the timeline. That makes no event of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<bool>,
+    /// Marked by hand, until the caller next reads or sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marked_unread: Option<bool>,
+    /// Messages up to this seq are not there for the caller any more. Never back; above the head it is the head.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "exact_integer_if_any")]
+    pub cleared_to: Option<u64>,
+}
+
+impl From<PutPreferences> for PreferencesWish {
+    fn from(put: PutPreferences) -> Self {
+        Self {
+            muted: put.muted,
+            pinned: put.pinned,
+            hidden: put.hidden,
+            marked_unread: put.marked_unread,
+            cleared_to: put.cleared_to,
+        }
+    }
+}
+
 /// How far the caller has read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -396,4 +433,8 @@ pub struct ReadPosition {
 /// Numbers above 2^53 - 1 are clamped: Lua counts in doubles, and a watermark ends at the head anyway.
 fn exact_integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     u64::deserialize(deserializer).map(|n| n.min(INTEGER_MAX))
+}
+
+fn exact_integer_if_any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(Option::<u64>::deserialize(deserializer)?.map(|n| n.min(INTEGER_MAX)))
 }

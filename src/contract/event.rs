@@ -115,6 +115,25 @@ pub struct ReadPlace {
     pub read_at: Timestamp,
 }
 
+/// `data` of `preferences.changed`, which one's own devices get: all of them, changed or not. What ends by itself makes no such event:
+/// the next seq of a conversation ends `hidden`, one's own `message.created` or a `read.advanced` that moves ends `marked_unread`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PreferencesData {
+    /// No notifications.
+    pub muted: bool,
+    /// Kept on top.
+    pub pinned: bool,
+    /// Out of the list.
+    pub hidden: bool,
+    /// Marked by hand.
+    pub marked_unread: bool,
+    /// Messages up to this seq are not there any more: a client forgets what it holds of them.
+    pub cleared_to: u64,
+    /// Only when the other one of a single conversation was blocked or is not blocked any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<bool>,
+}
+
 /// An example of an event's `data`; with `null` for types that a stream says about itself and that have none.
 #[must_use]
 pub fn example_data(kind: EventType) -> Value {
@@ -134,7 +153,9 @@ pub fn example_data(kind: EventType) -> Value {
         EventType::MessageResequenced => json!({"old_seq":5,"message":message()}),
         EventType::ReactionChanged => json!({"seq":7,"reactions":[{"emoji":"\u{1F44D}","count":2}]}),
         EventType::ReadAdvanced => json!({"user_id":"bob","read_seq":7,"read_at":"2026-11-30T15:54:01.000Z"}),
-        EventType::PreferencesChanged => json!({"muted":true}),
+        EventType::PreferencesChanged => {
+            json!({"muted":true,"pinned":false,"hidden":false,"marked_unread":false,"cleared_to":0})
+        }
         EventType::Resync => json!({"reason":"trimmed","head":"4k2f.1764500000000-3","spread_ms":5000}),
         EventType::Hello => {
             json!({"device":"phone","resumed_from":null,"head":"4k2f.1764500000000-3","server_time":"2026-11-30T15:54:00.000Z"})

@@ -40,7 +40,7 @@ pub struct SendMessage {
     /// A reference into the host application; of messages of kind `share`, which need no words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<ShareReference>,
-    /// Members to name, at most 100.
+    /// Members to name, at most 100; a name that stands twice counts once. They see it in `me.unread_mentions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     pub mentions: Option<serde_json::Value>,
@@ -106,9 +106,6 @@ impl SendMessage {
         };
         if self.share.is_some() {
             return Err(FieldError::new("share", "belongs to messages of kind 'share'"));
-        }
-        if self.mentions.as_ref().is_some_and(|v| !v.is_null() && v.as_array().is_none_or(|names| !names.is_empty())) {
-            return Err(FieldError::new("mentions", "is not supported yet"));
         }
         let media = self.media.as_ref().filter(|v| !v.is_null()).map(picture_ids).transpose()?.unwrap_or_default();
         let body = match (kind, self.body.as_deref()) {

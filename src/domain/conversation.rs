@@ -1,8 +1,10 @@
 //! What a conversation is, and what one member sees of it.
 
+use super::block::Blocks;
 use super::ids::{ConversationId, Kind, Millis, Rev, Seq, UserId};
 use super::membership::Member;
 use super::message::is_visible;
+use super::preferences::ShownPreferences;
 use super::profile::Profile;
 use super::quote::ShownMessage;
 use super::refusal::FieldError;
@@ -67,6 +69,8 @@ pub struct Conversation {
     pub dissolved: bool,
     /// Seqs that will never hold a message, ascending, both ends included.
     pub voids: Vec<(Seq, Seq)>,
+    /// Who of a pair has blocked the other one.
+    pub blocks: Blocks,
 }
 
 impl Conversation {
@@ -81,6 +85,13 @@ impl Conversation {
     pub fn peer_of(&self, user: &UserId) -> Option<&UserId> {
         let (low, high) = self.pair.as_ref()?;
         Some(if low == user { high } else { low })
+    }
+
+    /// Since when this one of a single conversation blocks the other one.
+    #[must_use]
+    pub fn blocked_by(&self, user: &UserId) -> Option<Millis> {
+        let (low, _) = self.pair.as_ref()?;
+        if low == user { self.blocks.by_low } else { self.blocks.by_high }
     }
 }
 
@@ -108,6 +119,10 @@ pub struct ConversationView {
     pub read_at: Option<Millis>,
     /// The caller's unread messages.
     pub unread: Unread,
+    /// Unread messages that name the caller, at most as many as are counted.
+    pub unread_mentions: u64,
+    /// What the caller has set.
+    pub preferences: ShownPreferences,
     /// The newest message the caller may see.
     pub last_message: Option<ShownMessage>,
     /// What it is called; filled in where it is shown.

@@ -3,6 +3,7 @@
 use super::conversation::{Conversation, History};
 use super::ids::{Kind, Millis, Rev, Seq, UserId};
 use super::permission::{Act, Standing, may};
+use super::preferences::Preferences;
 
 /// A member's standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,16 +48,20 @@ pub struct Member {
     pub joined_seq: Seq,
     /// The rev of the join: events with this rev or a higher one are for this member.
     pub joined_rev: Rev,
+    /// What they set for themselves.
+    pub preferences: Preferences,
 }
 
 impl Member {
-    /// The lowest seq this member may see: the one visibility rule for pages, unread, quotes, streams and push.
+    /// The lowest seq this member may see: the one visibility rule for pages, unread, quotes, search, streams and push. It lies above what
+    /// they cleared, and where history begins with joining, not below the join.
     #[must_use]
     pub fn first_visible_seq(&self, conversation: &Conversation) -> Seq {
-        match (conversation.kind(), conversation.history) {
+        let by_history = match (conversation.kind(), conversation.history) {
             (Kind::Group, History::FromJoin) if self.joined_seq > 0 => self.joined_seq,
             _ => 1,
-        }
+        };
+        by_history.max(self.preferences.cleared_to.saturating_add(1))
     }
 }
 

@@ -32,6 +32,9 @@ pub enum MessageCommand {
     },
 }
 
+/// Why nothing new reaches the other one of a pair of whom one has blocked the other; it does not say which.
+pub const BLOCKED: &str = "no new messages can be exchanged with this user";
+
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker<'a> {
@@ -105,6 +108,10 @@ pub fn decide(
             if edited == *message {
                 return Ok(None);
             }
+            // Other words would reach the other one like a new message.
+            if conversation.blocks.any() {
+                return Err(Refusal::Forbidden(BLOCKED));
+            }
             if windows.edit.is_some_and(|window| now - message.created_at > window) {
                 return Err(Refusal::Forbidden("the time for editing this message is over"));
             }
@@ -147,6 +154,9 @@ pub fn decide(
                 return Err(Refusal::Forbidden("the timeline takes no reactions"));
             }
             let Some(reactions) = react(message, asker.user, emoji, *put)? else { return Ok(None) };
+            if *put && conversation.blocks.any() {
+                return Err(Refusal::Forbidden(BLOCKED));
+            }
             Ok(Some((Turn::Reacted, Message { reactions, ..message.clone() })))
         }
     }
@@ -225,8 +235,10 @@ pub fn check_placeholders(body: &str, ids: &[String]) -> Result<(), FieldError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::block::Blocks;
     use crate::domain::conversation::History;
     use crate::domain::ids::ConversationId;
+    use crate::domain::preferences::Preferences;
     use uuid::Uuid;
 
     fn user(name: &str) -> UserId {
@@ -247,6 +259,7 @@ mod tests {
             updated_at: 0,
             dissolved: false,
             voids: Vec::new(),
+            blocks: Blocks::default(),
         }
     }
 
@@ -261,7 +274,7 @@ mod tests {
 
     fn check(message: &Message, asker: (&str, Option<Role>, bool), command: &MessageCommand, now: Millis) -> Result<Option<Turn>, Refusal> {
         let name = user(asker.0);
-        let member = asker.1.map(|role| Member { user: name.clone(), role, joined_at: 0, joined_seq: 0, joined_rev: 1 });
+        let member = asker.1.map(|role| Member { user: name.clone(), role, joined_at: 0, joined_seq: 0, joined_rev: 1, preferences: Preferences::default() });
         let asker = Asker { user: &name, member: member.as_ref(), admin: asker.2 };
         decide(&conversation(GROUP), message, &asker, command, WINDOWS, now).map(|done| done.map(|(turn, _)| turn))
     }

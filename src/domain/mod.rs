@@ -1,6 +1,7 @@
 //! What a conversation is: names, numbers, rules. Pure: no I/O, no async, no clock, no status code.
 
 pub mod assign_seq;
+pub mod block;
 pub mod change;
 pub mod conversation;
 pub mod event;
@@ -11,6 +12,7 @@ pub mod message;
 pub mod message_change;
 pub mod permission;
 pub mod position;
+pub mod preferences;
 pub mod profile;
 pub mod quote;
 pub mod rate_limit;

@@ -9,6 +9,7 @@
 //! | conversations | head, rev, updated_at each by their own maximum; the facts by `facts_rev` | nothing |
 //! | members | `rev` | nothing |
 //! | read_marks | `seq` | nothing |
+//! | preferences, blocks | `rev` | nothing |
 //! | webhook_queue | the conversation's `rev` before the batch | nothing |
 //!
 //! The batch first locks the epochs it was read in. If one of them was closed meanwhile, nothing at all is written: the numbers above
@@ -21,8 +22,10 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use super::connection::{Archive, stored};
+use super::blocks::{BlockRow, write_blocks};
 use super::error::{ArchiveError, Fault};
 use super::message_versions::write_versions;
+use super::preferences::{PreferencesRow, write_preferences};
 use super::webhooks::WebhookRow;
 use super::{webhooks, write_facts, write_media, write_messages};
 use crate::domain::conversation::History;
@@ -145,6 +148,10 @@ pub struct ArchiveBatch {
     pub late: bool,
     /// Words that were changed since.
     pub versions: Vec<VersionRow>,
+    /// Preferences that were set.
+    pub preferences: Vec<PreferencesRow>,
+    /// Blocks that were set or lifted.
+    pub blocks: Vec<BlockRow>,
 }
 
 /// Another message stands on this number already. Nothing was overwritten.
@@ -223,6 +230,8 @@ async fn write(connection: &mut PgConnection, plan: &Reduced) -> Result<BatchOut
     write_facts::write_conversations(&mut tx, plan.conversations.values()).await?;
     write_facts::write_members(&mut tx, plan.members.values()).await?;
     write_facts::write_reads(&mut tx, &moved).await?;
+    write_preferences(&mut tx, plan.preferences.values()).await?;
+    write_blocks(&mut tx, plan.blocks.values()).await?;
     write_versions(&mut tx, &plan.versions).await?;
     tx.commit().await?;
     Ok(outcome)
@@ -272,6 +281,8 @@ struct Reduced {
     events: BTreeMap<(ConversationId, Rev, u16), WebhookRow>,
     late: bool,
     versions: Vec<VersionRow>,
+    preferences: BTreeMap<(ConversationId, UserId), PreferencesRow>,
+    blocks: BTreeMap<(UserId, UserId), BlockRow>,
 }
 
 impl Reduced {
@@ -304,14 +315,7 @@ impl Reduced {
                 state.facts = Some((rev, facts));
             }
         }
-        let mut members: BTreeMap<(ConversationId, UserId), MemberRow> = BTreeMap::new();
-        for row in batch.members {
-            let key = (row.conv.clone(), row.user.clone());
-            match members.get(&key) {
-                Some(known) if known.rev >= row.rev => {}
-                _ => drop(members.insert(key, row)),
-            }
-        }
+        let members = newest(batch.members, |row: &MemberRow| (row.conv.clone(), row.user.clone()), |row| row.rev);
         let mut reads = Marks::new();
         for row in batch.reads {
             raise(&mut reads, row.conv, row.user, row.seq, row.at);
@@ -321,7 +325,9 @@ impl Reduced {
         // In the order of the table's key, like everything else: two writers of the same edits must not wait for each other in a circle.
         let mut versions = batch.versions;
         versions.sort_by(|a, b| (&a.conv, a.seq, a.rev).cmp(&(&b.conv, b.seq, b.rev)));
-        Self { sources: batch.sources, messages, conversations, members, reads, events, late: batch.late, versions }
+        let preferences = newest(batch.preferences, |row| (row.conv.clone(), row.user.clone()), |row| row.rev);
+        let blocks = newest(batch.blocks, |row| (row.blocker.clone(), row.blocked.clone()), |row| row.rev);
+        Self { sources: batch.sources, messages, conversations, members, reads, events, late: batch.late, versions, preferences, blocks }
     }
 
     /// The batch's watermarks and those that its senders moved by sending what now stands in the archive.
@@ -339,6 +345,19 @@ impl Reduced {
         }
         marks
     }
+}
+
+/// Of several rows about one thing the newest.
+fn newest<K: Ord, R>(rows: Vec<R>, key_of: impl Fn(&R) -> K, rev_of: impl Fn(&R) -> Rev) -> BTreeMap<K, R> {
+    let mut newest: BTreeMap<K, R> = BTreeMap::new();
+    for row in rows {
+        let key = key_of(&row);
+        match newest.get(&key) {
+            Some(known) if rev_of(known) >= rev_of(&row) => {}
+            _ => drop(newest.insert(key, row)),
+        }
+    }
+    newest
 }
 
 fn raise(marks: &mut Marks, conversation: ConversationId, user: UserId, seq: Seq, at: Millis) {

@@ -5,10 +5,15 @@ use sqlx::{Connection, PgConnection};
 use super::connection::{Archive, bound, effective_mark, read, read_conversation, read_user};
 use super::error::{ArchiveError, Fault};
 use super::messages::{MessageRow, into_messages};
+use super::preferences::PreferencesColumns;
+use crate::domain::block::Blocks;
 use crate::domain::conversation::{Conversation, History};
 use crate::domain::ids::{ConversationId, Millis, Seq, UserId};
 use crate::domain::membership::{Member, Role};
 use crate::domain::message::Message;
+
+/// Mentions loaded for one member: at least one more than are ever counted.
+const MENTIONS_MAX: i64 = 100_001;
 
 /// Everything of a conversation that Redis holds while it is warm.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +26,8 @@ pub struct StoredWhole {
     pub marks: Vec<(UserId, Seq, Millis)>,
     /// The messages that never count as unread (timeline, deleted), ascending.
     pub uncounted: Vec<Seq>,
+    /// Unread messages that name a current member, of each the newest [`MENTIONS_MAX`], ascending.
+    pub mentions: Vec<(UserId, Seq)>,
     /// The newest messages, ascending: every number from the first of them to the head is here or void.
     pub recent: Vec<Message>,
 }
@@ -53,6 +60,8 @@ pub(super) struct FactsRow {
     member_count: i64,
     void_from: Vec<i64>,
     void_to: Vec<i64>,
+    low_blocks_ms: Option<i64>,
+    high_blocks_ms: Option<i64>,
 }
 
 impl FactsRow {
@@ -75,6 +84,7 @@ impl FactsRow {
             updated_at: self.updated_at_ms,
             dissolved: self.dissolved,
             voids: voids.collect::<Result<_, Fault>>()?,
+            blocks: Blocks { by_low: self.low_blocks_ms, by_high: self.high_blocks_ms },
         })
     }
 }
@@ -87,6 +97,8 @@ pub(super) struct MemberColumns {
     pub(super) joined_at_ms: i64,
     pub(super) joined_seq: i64,
     joined_rev: i64,
+    #[sqlx(flatten)]
+    preferences: PreferencesColumns,
 }
 
 impl MemberColumns {
@@ -97,6 +109,7 @@ impl MemberColumns {
             joined_at: self.joined_at_ms,
             joined_seq: read(self.joined_seq)?,
             joined_rev: read(self.joined_rev)?,
+            preferences: self.preferences.to_preferences()?,
         })
     }
 }
@@ -133,6 +146,10 @@ impl Archive {
                 let rows: Vec<(String, i64)> = sqlx::query_as(
                     "SELECT c.id, c.updated_at_ms FROM members AS m JOIN conversations AS c ON c.id = m.conv_id
                      WHERE m.user_id = $1 AND m.left_rev IS NULL AND c.facts_rev IS NOT NULL
+                       -- What a block alone has made is not listed before there is a message.
+                       AND NOT (c.head_seq = 0 AND c.pair_low IS NOT NULL AND EXISTS (
+                           SELECT 1 FROM blocks AS b
+                           WHERE (b.blocker, b.blocked) IN ((c.pair_low, c.pair_high), (c.pair_high, c.pair_low))))
                      ORDER BY c.updated_at_ms DESC, c.id DESC",
                 )
                 .bind(user.as_str())
@@ -259,8 +276,11 @@ impl Archive {
             let (conversation, user) = (conversation.clone(), user.clone());
             Box::pin(async move {
                 let member: Option<MemberColumns> = sqlx::query_as(
-                    "SELECT user_id, role, joined_at_ms, joined_seq, joined_rev FROM members
-                     WHERE conv_id = $1 AND user_id = $2 AND left_rev IS NULL",
+                    "SELECT m.user_id, m.role, m.joined_at_ms, m.joined_seq, m.joined_rev,
+                            p.muted, p.pinned, p.hidden_to, p.marked_at, p.cleared_to
+                     FROM members AS m
+                     LEFT JOIN preferences AS p ON p.conv_id = m.conv_id AND p.user_id = m.user_id AND p.joined_rev = m.joined_rev
+                     WHERE m.conv_id = $1 AND m.user_id = $2 AND m.left_rev IS NULL",
                 )
                 .bind(conversation.as_str())
                 .bind(user.as_str())
@@ -281,7 +301,9 @@ async fn facts_of(connection: &mut PgConnection, conversation: &ConversationId) 
                 GREATEST(c.head_seq, COALESCE((SELECT max(seq) FROM messages WHERE conv_id = $1), 0)) AS head_seq,
                 (SELECT count(*) FROM members AS m WHERE m.conv_id = c.id AND m.left_rev IS NULL) AS member_count,
                 ARRAY(SELECT v.from_seq FROM voids AS v WHERE v.conv_id = c.id ORDER BY v.from_seq) AS void_from,
-                ARRAY(SELECT v.to_seq FROM voids AS v WHERE v.conv_id = c.id ORDER BY v.from_seq) AS void_to
+                ARRAY(SELECT v.to_seq FROM voids AS v WHERE v.conv_id = c.id ORDER BY v.from_seq) AS void_to,
+                (SELECT b.since_ms FROM blocks AS b WHERE b.blocker = c.pair_low AND b.blocked = c.pair_high) AS low_blocks_ms,
+                (SELECT b.since_ms FROM blocks AS b WHERE b.blocker = c.pair_high AND b.blocked = c.pair_low) AS high_blocks_ms
          FROM conversations AS c WHERE c.id = $1 AND c.facts_rev IS NOT NULL",
     )
     .bind(conversation.as_str())
@@ -293,8 +315,11 @@ async fn facts_of(connection: &mut PgConnection, conversation: &ConversationId) 
 async fn load(tx: &mut PgConnection, id: &ConversationId, recent: u64) -> Result<Option<StoredWhole>, Fault> {
     let Some(conversation) = facts_of(tx, id).await? else { return Ok(None) };
     let columns: Vec<MemberColumns> = sqlx::query_as(
-        "SELECT user_id, role, joined_at_ms, joined_seq, joined_rev FROM members
-         WHERE conv_id = $1 AND left_rev IS NULL ORDER BY user_id",
+        "SELECT m.user_id, m.role, m.joined_at_ms, m.joined_seq, m.joined_rev,
+                p.muted, p.pinned, p.hidden_to, p.marked_at, p.cleared_to
+         FROM members AS m
+         LEFT JOIN preferences AS p ON p.conv_id = m.conv_id AND p.user_id = m.user_id AND p.joined_rev = m.joined_rev
+         WHERE m.conv_id = $1 AND m.left_rev IS NULL ORDER BY m.user_id",
     )
     .bind(id.as_str())
     .fetch_all(&mut *tx)
@@ -307,6 +332,21 @@ async fn load(tx: &mut PgConnection, id: &ConversationId, recent: u64) -> Result
             .bind(id.as_str())
             .fetch_all(&mut *tx)
             .await?;
+    let named: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT user_id, seq FROM (
+            SELECT m.user_id, u.seq, row_number() OVER (PARTITION BY m.user_id ORDER BY u.seq DESC) AS place
+            FROM messages AS u
+            CROSS JOIN LATERAL jsonb_array_elements_text(u.content -> 'mentions') AS n (user_id)
+            JOIN members AS m ON m.conv_id = u.conv_id AND m.user_id = n.user_id COLLATE \"C\" AND m.left_rev IS NULL
+            LEFT JOIN read_marks AS r ON r.conv_id = m.conv_id AND r.user_id = m.user_id
+            WHERE u.conv_id = $1 AND u.content ? 'mentions' AND u.deleted_at_ms IS NULL AND u.sender <> m.user_id
+              AND u.seq > GREATEST(COALESCE(r.seq, 0), m.joined_seq)) AS named
+         WHERE place <= $2 ORDER BY seq, user_id",
+    )
+    .bind(id.as_str())
+    .bind(MENTIONS_MAX)
+    .fetch_all(&mut *tx)
+    .await?;
     let rows: Vec<MessageRow> = sqlx::query_as(
         "SELECT conv_id, seq, id, sender, client_id, kind, body, content, fingerprint, rev,
                 created_at_ms, edited_at_ms, deleted_at_ms
@@ -330,6 +370,7 @@ async fn load(tx: &mut PgConnection, id: &ConversationId, recent: u64) -> Result
         conversation,
         members,
         marks,
+        mentions: named.into_iter().map(|(user, seq)| Ok((read_user(&user)?, read(seq)?))).collect::<Result<_, Fault>>()?,
         uncounted: uncounted.into_iter().map(|(seq,)| read(seq)).collect::<Result<_, _>>()?,
     }))
 }

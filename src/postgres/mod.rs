@@ -4,6 +4,7 @@
 //! twice. SQL stands whole where it is used, with bound values; times are milliseconds, ids are compared byte by byte (`COLLATE "C"`).
 
 pub mod archive;
+pub mod blocks;
 pub mod connection;
 pub mod conversations;
 pub mod epochs;
@@ -13,6 +14,7 @@ pub mod living_leases;
 pub mod media;
 pub mod message_versions;
 pub mod messages;
+pub mod preferences;
 pub mod profiles;
 pub mod readers;
 pub mod search;
@@ -28,11 +30,13 @@ mod write_messages;
 pub use archive::{
     ArchiveBatch, BatchOutcome, Conflict, ConversationFacts, ConversationRow, KeyConflict, MemberRow, ReadRow, Source, VersionRow,
 };
+pub use blocks::BlockRow;
 pub use connection::{Archive, Claim};
 pub use conversations::{Reservation, StoredWhole};
 pub use epochs::EpochGrant;
 pub use error::ArchiveError;
 pub use leases::{Lease, LeaseGrant};
 pub use media::{Checked, ClaimFor, Shown};
+pub use preferences::PreferencesRow;
 pub use profiles::StoredProfile;
 pub use webhooks::WebhookRow;

@@ -121,8 +121,10 @@ async fn lines(
     before: Option<&FoundAt>,
 ) -> Result<Vec<Line>, Fault> {
     let rows: Vec<(String, i64, i64)> = sqlx::query_as(
-        "SELECT c.id, CASE WHEN c.kind = 'group' AND c.history = 'from_join' THEN GREATEST(m.joined_seq, 1) ELSE 1 END, newest.created_at_ms
+        "SELECT c.id, GREATEST(COALESCE(p.cleared_to, 0) + 1, CASE WHEN c.kind = 'group' AND c.history = 'from_join' THEN m.joined_seq END),
+                newest.created_at_ms
          FROM members AS m
+         LEFT JOIN preferences AS p ON p.conv_id = m.conv_id AND p.user_id = m.user_id AND p.joined_rev = m.joined_rev
          JOIN conversations AS c ON c.id = m.conv_id
          CROSS JOIN LATERAL (SELECT t.created_at_ms FROM message_terms AS t WHERE t.conv_id = c.id
                              ORDER BY t.conv_id DESC, t.created_at_ms DESC LIMIT 1) AS newest

@@ -20,6 +20,7 @@ struct ViewRow {
     mark_seq: Option<i64>,
     mark_at_ms: Option<i64>,
     unread: i64,
+    mentions: i64,
     last_seq: Option<i64>,
 }
 
@@ -65,21 +66,31 @@ async fn views(
                 (SELECT count(*) FROM members AS o WHERE o.conv_id = c.id AND o.left_rev IS NULL) AS member_count,
                 ARRAY(SELECT v.from_seq FROM voids AS v WHERE v.conv_id = c.id ORDER BY v.from_seq) AS void_from,
                 ARRAY(SELECT v.to_seq FROM voids AS v WHERE v.conv_id = c.id ORDER BY v.from_seq) AS void_to,
+                (SELECT b.since_ms FROM blocks AS b WHERE b.blocker = c.pair_low AND b.blocked = c.pair_high) AS low_blocks_ms,
+                (SELECT b.since_ms FROM blocks AS b WHERE b.blocker = c.pair_high AND b.blocked = c.pair_low) AS high_blocks_ms,
                 m.user_id, m.role, m.joined_at_ms, m.joined_seq, m.joined_rev,
+                p.muted, p.pinned, p.hidden_to, p.marked_at, p.cleared_to,
                 r.seq AS mark_seq, r.at_ms AS mark_at_ms,
                 (SELECT count(*) FROM (
                     SELECT 1 FROM messages AS u
                     WHERE u.conv_id = c.id AND u.seq > GREATEST(COALESCE(r.seq, 0), m.joined_seq) AND u.seq >= seen.lowest
                       AND u.sender <> m.user_id AND u.deleted_at_ms IS NULL AND u.kind <> 'system'
                     LIMIT $3) AS counted) AS unread,
+                (SELECT count(*) FROM (
+                    SELECT 1 FROM messages AS u
+                    WHERE u.conv_id = c.id AND u.seq > GREATEST(COALESCE(r.seq, 0), m.joined_seq) AND u.seq >= seen.lowest
+                      AND u.content ? 'mentions' AND u.deleted_at_ms IS NULL AND u.content -> 'mentions' ? m.user_id
+                      AND u.sender <> m.user_id
+                    LIMIT $3) AS naming) AS mentions,
                 CASE WHEN newest.seq >= seen.lowest THEN newest.seq END AS last_seq
          FROM unnest($2::text[]) WITH ORDINALITY AS asked (id, place)
          JOIN conversations AS c ON c.id = asked.id
          JOIN members AS m ON m.conv_id = c.id AND m.user_id = $1 AND m.left_rev IS NULL
+         LEFT JOIN preferences AS p ON p.conv_id = m.conv_id AND p.user_id = m.user_id AND p.joined_rev = m.joined_rev
          LEFT JOIN read_marks AS r ON r.conv_id = c.id AND r.user_id = m.user_id
          LEFT JOIN LATERAL (SELECT max(n.seq) AS seq FROM messages AS n WHERE n.conv_id = c.id) AS newest ON true
-         CROSS JOIN LATERAL (SELECT CASE WHEN c.kind = 'group' AND c.history = 'from_join' THEN GREATEST(m.joined_seq, 1) ELSE 1 END
-                             AS lowest) AS seen
+         CROSS JOIN LATERAL (SELECT GREATEST(COALESCE(p.cleared_to, 0) + 1,
+                                             CASE WHEN c.kind = 'group' AND c.history = 'from_join' THEN m.joined_seq END) AS lowest) AS seen
          WHERE c.facts_rev IS NOT NULL
          ORDER BY asked.place",
     )
@@ -95,11 +106,15 @@ async fn views(
         let conversation = row.facts.into_conversation()?;
         newest.extend(row.last_seq.map(|seq| (conversation.id.to_string(), seq)));
         let unread = read(row.unread)?;
+        let me = row.member.to_member()?;
+        let read_seq = mark.map(|(seq, _)| read(seq)).transpose()?.unwrap_or(0);
         views.push(ConversationView {
-            me: row.member.to_member()?,
+            unread_mentions: read(row.mentions)?.min(unread_max),
+            preferences: me.preferences.shown(conversation.head_seq, read_seq),
+            me,
             conversation,
             outside: false,
-            read_seq: mark.map(|(seq, _)| read(seq)).transpose()?.unwrap_or(0),
+            read_seq,
             read_at: mark.map(|(_, at)| at),
             unread: Unread { count: unread.min(unread_max), more: unread > unread_max },
             last_message: None,

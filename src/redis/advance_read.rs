@@ -9,8 +9,10 @@ use super::keys::{self, Keys};
 use super::link::{Link, Script};
 use super::outbox::LIVE_MARK;
 use super::reply::unknown_word;
+use super::stored_form::parse_member;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ConversationId, Millis, Seq, UserId};
+use crate::domain::membership::Member;
 
 /// The script.
 pub static SCRIPT: Script = Script { name: "advance_read", source: include_str!("../../lua/advance_read.lua") };
@@ -39,7 +41,9 @@ pub struct ReadMark {
     pub read_at: Millis,
     /// The conversation's head.
     pub head_seq: Seq,
-    /// Seqs after the watermark that never count as unread.
+    /// The user's membership.
+    pub member: Member,
+    /// Seqs after the watermark, and after what the user has cleared, that never count as unread.
     pub uncounted: u64,
     /// The conversation's voids.
     pub voids: Vec<(Seq, Seq)>,
@@ -76,9 +80,11 @@ pub async fn advance_read(
 ) -> Result<Advanced, RedisError> {
     let shard = keys.shard_of(&advance.conversation);
     let k = keys.conversation(&advance.conversation);
-    let names = vec![keys::shard_info(shard), keys::outbox(shard), k.head, k.members, k.marks, k.uncounted];
-    let (for_all, middle, end) = change_pieces(&advance.user, now, read_at_text, true);
-    let (for_self, _, _) = change_pieces(&advance.user, now, read_at_text, false);
+    let names = vec![keys::shard_info(shard), keys::outbox(shard), k.head, k.members, k.marks, k.uncounted, k.mentions];
+    let pieces = |reach| change_pieces(&advance.user, now, read_at_text, reach);
+    let (for_all, middle, end) = pieces(Reach::AllKept);
+    let (for_self, _, _) = pieces(Reach::OthersLive);
+    let (for_self_alone, _, _) = pieces(Reach::SelfAlone);
     let args: Vec<Bytes> = [
         now.to_string(),
         outbox_max.to_string(),
@@ -90,6 +96,7 @@ pub async fn advance_read(
         for_self,
         middle,
         end,
+        for_self_alone,
     ]
     .map(Bytes::from)
     .into();
@@ -104,6 +111,7 @@ pub async fn advance_read(
             head_seq: items.u64()?,
             uncounted: items.u64()?,
             voids: parse_voids(items.item()?.present().map_or(Ok("[]"), |v| v.as_str())?)?,
+            member: parse_member(advance.user.as_str(), items.str()?)?,
         }),
         "not_member" => Advanced::NotMember,
         "cold" => Advanced::Cold,
@@ -114,13 +122,25 @@ pub async fn advance_read(
     })
 }
 
+/// Who learns that a watermark moved; one's own devices always do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// Everybody, from their logs.
+    AllKept,
+    /// The others on their open streams alone.
+    OthersLive,
+    /// Nobody else.
+    SelfAlone,
+}
+
 /// The change as JSON (see `stored_form::Change`), in pieces between which the seq belongs: only the script knows it.
-fn change_pieces(user: &UserId, now: Millis, read_at_text: &str, is_kept_for_all: bool) -> (String, String, String) {
+fn change_pieces(user: &UserId, now: Millis, read_at_text: &str, reach: Reach) -> (String, String, String) {
     let user = json!(user.as_str());
     let kind = EventType::ReadAdvanced.code();
     let at = json!(read_at_text);
-    let to = if is_kept_for_all { json!("all") } else { json!({"only": [&user]}) };
-    let for_others = if is_kept_for_all { String::new() } else { format!(r#"{{"t":"{kind}{LIVE_MARK}","to":{{"except":[{user}]}}}},"#) };
+    let to = if reach == Reach::AllKept { json!("all") } else { json!({"only": [&user]}) };
+    let for_others =
+        if reach == Reach::OthersLive { format!(r#"{{"t":"{kind}{LIVE_MARK}","to":{{"except":[{user}]}}}},"#) } else { String::new() };
     (
         format!(r#"{{"events":[{for_others}{{"t":"{kind}","to":{to},"d":{{"user_id":{user},"read_at":{at},"read_seq":"#),
         format!(r#"}}}}],"read":[{user},"#),
@@ -137,17 +157,20 @@ mod tests {
     fn the_pieces_make_a_change_again_whatever_the_user_is_called() {
         for name in ["ann", "18446744073709551615", "\",18446744073709551615", "\"read_seq\":18446744073709551615"] {
             let user = UserId::parse(name).unwrap();
-            let (a, b, c) = change_pieces(&user, 5, "t", true);
+            let (a, b, c) = change_pieces(&user, 5, "t", Reach::AllKept);
             let change: Change = serde_json::from_str(&format!("{a}7{b}7{c}")).unwrap();
             assert_eq!(change.read, Some((name.to_owned(), 7, 5)));
             assert_eq!(change.events[0].to, Audience::All);
             assert_eq!(change.events[0].d.as_ref().unwrap()["read_seq"], 7);
             assert_eq!(change.events[0].d.as_ref().unwrap()["user_id"], name);
-            let (a, b, c) = change_pieces(&user, 5, "t", false);
+            let (a, b, c) = change_pieces(&user, 5, "t", Reach::OthersLive);
             let large: Change = serde_json::from_str(&format!("{a}7{b}7{c}")).unwrap();
             let named = vec![name.to_owned()];
             assert_eq!((large.events[0].t.as_str(), &large.events[0].to), ("ra~", &Audience::Except(named.clone())));
             assert_eq!((&large.events[1].to, &large.events[1].d), (&Audience::Only(named), &change.events[0].d));
+            let (a, b, c) = change_pieces(&user, 5, "t", Reach::SelfAlone);
+            let blocked: Change = serde_json::from_str(&format!("{a}7{b}7{c}")).unwrap();
+            assert_eq!(blocked.events, large.events[1..]);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::keys::{self, Keys};
 use super::link::{Link, Script};
 use super::reply::unknown_word;
 use super::stored_form::{Change, StoredMessage};
-use crate::domain::ids::{Millis, Rev, UserId};
+use crate::domain::ids::{Millis, Rev, Seq, UserId};
 use crate::domain::membership::Role;
 use crate::domain::message::Message;
 
@@ -23,6 +23,12 @@ pub struct MessageChange<'a> {
     pub message: &'a Message,
     /// The conversation's rev when the message was read.
     pub read_at: Rev,
+    /// Whether one of a pair had blocked the other then.
+    pub blocked: bool,
+    /// The highest seq that a member had cleared then.
+    pub cleared_max: Seq,
+    /// Users that the message no longer names.
+    pub unnamed: &'a [UserId],
     /// What the outbox says.
     pub change: Change,
 }
@@ -63,14 +69,14 @@ pub async fn change_message(
     let message = wanted.message;
     let shard = keys.shard_of(&message.conversation);
     let k = keys.conversation(&message.conversation);
-    let names = vec![keys::shard_info(shard), keys::outbox(shard), k.head, k.members, k.window, k.revs, k.uncounted, k.amended];
+    let names = vec![keys::shard_info(shard), keys::outbox(shard), k.head, k.members, k.window, k.revs, k.uncounted, k.amended, k.mentions];
     let (user, role) = match wanted.member {
         Some((user, Some(Role::Owner))) => (user.as_str(), "o"),
         Some((user, Some(Role::Member))) => (user.as_str(), "m"),
         Some((user, None)) => (user.as_str(), ""),
         None => ("", ""),
     };
-    let args: [Bytes; 11] = [
+    let args: [Bytes; 14] = [
         now.to_string().into(),
         outbox_max.to_string().into(),
         message.conversation.to_string().into(),
@@ -83,6 +89,9 @@ pub async fn change_message(
         // A tree of strings and numbers always serialises.
         serde_json::to_string(&wanted.change).unwrap_or_default().into(),
         if message.counts() { "0" } else { "1" }.into(),
+        if wanted.blocked { "1" } else { "0" }.into(),
+        wanted.cleared_max.to_string().into(),
+        wanted.unnamed.iter().map(UserId::as_str).collect::<Vec<_>>().join("\n").into(),
     ];
     let reply = link.eval(&SCRIPT, names, args.into()).await?;
     let mut items = reply.items()?;

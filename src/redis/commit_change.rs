@@ -82,7 +82,8 @@ pub enum Committed {
 pub async fn commit_change(link: &Link, keys: &Keys, now: Millis, outbox_max: u64, commit: &Commit) -> Result<Committed, RedisError> {
     let shard = keys.shard_of(&commit.conversation);
     let k = keys.conversation(&commit.conversation);
-    let names = vec![keys::shard_info(shard), keys::outbox(shard), k.head, k.members, k.marks, k.window, k.revs, k.uncounted, k.left];
+    let names =
+        vec![keys::shard_info(shard), keys::outbox(shard), k.head, k.members, k.marks, k.window, k.revs, k.uncounted, k.left, k.mentions];
     let mut args: Vec<Bytes> = vec![
         now.to_string().into(),
         outbox_max.to_string().into(),

@@ -10,14 +10,20 @@
 //! | `mver`, `mcount` | membership version (the rev of the last change of members or facts) and how many members |
 //! | `keys_since`, `keys_all`, `kgen`, `kgen_at` | from when on Redis knows every key, whether that is since the making, and the current generation of keys |
 //! | `floor`, `under_rev` | lowest seq in the window, and the highest rev of a message that left it or was changed below it and left |
+//! | `block_low`, `block_high` | since when the bytewise lower one of a pair blocks the other, and the other way round, ms; absent or empty is not |
+//! | `cleared_max` | highest seq that any member has cleared to |
 //! | `last_request` | id of the last change applied |
 
 use std::collections::HashMap;
 
 use super::reply::Reply;
 use super::stored_form::Unreadable;
+use crate::domain::block::Blocks;
 use crate::domain::conversation::{Conversation, History};
 use crate::domain::ids::{ConversationId, Millis, Seq, UserId};
+
+/// The fields that hold since when the lower one of a pair blocks the higher one, and the higher one the lower one.
+pub const BLOCK_FIELDS: (&str, &str) = ("block_low", "block_high");
 
 /// The head, read.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +48,8 @@ pub struct Head {
     pub floor: Seq,
     /// From when on Redis knows every key.
     pub keys_since: Millis,
+    /// Highest seq that any member has cleared to.
+    pub cleared_max: Seq,
     /// Id of the last change applied.
     pub last_request: Option<String>,
 }
@@ -59,6 +67,7 @@ impl Head {
         let text = |name: &str| map.get(name).copied().filter(|v| !v.is_empty());
         let number = |name: &str| text(name).and_then(|v| v.parse::<u64>().ok()).ok_or(Unreadable("conversation head"));
         let moment = |name: &str| text(name).and_then(|v| v.parse::<Millis>().ok()).ok_or(Unreadable("conversation head"));
+        let optional = |name: &str| text(name).map(|v| v.parse::<Millis>().map_err(|_| Unreadable("conversation head"))).transpose();
         let user = |name: &str| text(name).map(UserId::parse).transpose().map_err(|_| Unreadable("conversation head user"));
         Ok(Self {
             conversation: Conversation {
@@ -74,6 +83,7 @@ impl Head {
                 updated_at: moment("updated_at")?,
                 dissolved: text("dissolved") == Some("1"),
                 voids: parse_voids(text("voids").unwrap_or("[]"))?,
+                blocks: Blocks { by_low: optional(BLOCK_FIELDS.0)?, by_high: optional(BLOCK_FIELDS.1)? },
             },
             made: text("made") == Some("1"),
             open: text("state") == Some("open"),
@@ -84,6 +94,7 @@ impl Head {
             members_version: number("mver")?,
             floor: number("floor")?,
             keys_since: moment("keys_since")?,
+            cleared_max: text("cleared_max").map_or(Ok(0), |v| v.parse().map_err(|_| Unreadable("conversation head")))?,
             last_request: text("last_request").map(str::to_owned),
         })
     }

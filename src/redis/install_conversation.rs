@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-use super::conversation_head::pair_json;
+use super::conversation_head::{BLOCK_FIELDS, pair_json};
 use super::error::RedisError;
 use super::keys::{self, Keys};
 use super::link::{Link, Script};
 use super::reply::unknown_word;
-use super::stored_form::{StoredMessage, member_record};
+use super::stored_form::{StoredMessage, member_record, mention_entry};
 use crate::domain::conversation::Conversation;
 use crate::domain::ids::{ConversationId, Millis, Seq, UserId};
 use crate::domain::membership::Member;
@@ -45,6 +45,8 @@ pub struct ArchivedWhole {
     pub recent: Vec<Message>,
     /// Seqs that never count as unread.
     pub uncounted: Vec<Seq>,
+    /// Unread messages that name a member.
+    pub mentions: Vec<(UserId, Seq)>,
 }
 
 /// What became of it.
@@ -69,6 +71,7 @@ pub async fn install_conversation(link: &Link, keys: &Keys, now: Millis, what: &
     let mut args: Vec<Bytes> = vec![what.epoch.to_string().into(), now.to_string().into(), what.id.to_string().into()];
     let fields = head_fields(now, what);
     push_list(&mut args, fields.len(), fields.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
+    let mentions = what.archived.as_ref().map_or(&[][..], |a| a.mentions.as_slice());
     let (members, marks, recent, uncounted) = what.archived.as_ref().map_or((&[][..], &[][..], &[][..], &[][..]), |a| {
         (a.members.as_slice(), a.marks.as_slice(), a.recent.as_slice(), a.uncounted.as_slice())
     });
@@ -77,6 +80,7 @@ pub async fn install_conversation(link: &Link, keys: &Keys, now: Millis, what: &
     let value = |m: &Message| format!("{} {}", m.rev, StoredMessage::of(m).to_json());
     push_list(&mut args, recent.len(), recent.iter().flat_map(|m| [m.seq.to_string(), m.rev.to_string(), value(m)]));
     push_list(&mut args, uncounted.len(), uncounted.iter().map(ToString::to_string));
+    push_list(&mut args, mentions.len(), mentions.iter().map(|(user, seq)| mention_entry(user, *seq)));
     let reply = link.eval(&SCRIPT, names, args).await?;
     Ok(match reply.items()?.str()? {
         "installed" => Installed::Installed,
@@ -141,5 +145,9 @@ fn head_fields(now: Millis, what: &Installation) -> Vec<(&'static str, String)> 
     fields.extend(c.title.iter().map(|title| ("title", title.clone())));
     fields.extend(c.owner.iter().map(|owner| ("owner", owner.to_string())));
     fields.extend(c.pair.iter().map(|(low, high)| ("pair", pair_json(low, high))));
+    fields.extend(c.blocks.by_low.iter().map(|since| (BLOCK_FIELDS.0, since.to_string())));
+    fields.extend(c.blocks.by_high.iter().map(|since| (BLOCK_FIELDS.1, since.to_string())));
+    let cleared_max = archived.members.iter().map(|m| m.preferences.cleared_to).max().unwrap_or(0);
+    fields.extend((cleared_max > 0).then(|| ("cleared_max", cleared_max.to_string())));
     fields
 }

@@ -44,6 +44,7 @@ impl Keys {
             keys_1: key("keys1"),
             left: key("left"),
             amended: key("amended"),
+            mentions: key("mentions"),
         }
     }
 
@@ -80,7 +81,8 @@ impl Keys {
 pub struct ConversationKeys {
     /// Hash: head, next, lease, rev, state and the common facts (see `stored_form.rs`).
     pub head: String,
-    /// Hash: user id → `<o|m> <joined_at> <joined_seq> <joined_rev>`.
+    /// Hash: user id → `<o|m> <joined_at> <joined_seq> <joined_rev>`, and once something was set, ` <m|-><p|-> <hidden_to|-> <marked_at|->
+    /// <cleared_to>` (see `domain/preferences.rs`).
     pub members: String,
     /// Hash: user id → `<read_seq> <read_at>`.
     pub marks: String,
@@ -98,13 +100,28 @@ pub struct ConversationKeys {
     pub left: String,
     /// Sorted set: seqs below `floor` that were changed and stand in the window until the archive has the change, scored by themselves.
     pub amended: String,
+    /// Sorted set, all scores 0: `<user id>\0<seq, 16 digits>`, unread messages that name a member, so that a range of one user's names is
+    /// counted and taken away by its ends.
+    pub mentions: String,
 }
 
 impl ConversationKeys {
     /// All of them, in the order in which scripts that install or take away a whole conversation expect them.
     #[must_use]
-    pub fn all(self) -> [String; 10] {
-        [self.head, self.members, self.marks, self.window, self.revs, self.uncounted, self.keys_0, self.keys_1, self.left, self.amended]
+    pub fn all(self) -> [String; 11] {
+        [
+            self.head,
+            self.members,
+            self.marks,
+            self.window,
+            self.revs,
+            self.uncounted,
+            self.keys_0,
+            self.keys_1,
+            self.left,
+            self.amended,
+            self.mentions,
+        ]
     }
 }
 

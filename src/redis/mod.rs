@@ -48,6 +48,7 @@ pub mod reply;
 mod routing;
 pub mod scripts;
 pub mod send_message;
+pub mod set_preferences;
 pub mod show_typing;
 pub mod stored_form;
 pub mod take_token;

@@ -22,10 +22,12 @@ pub struct HotConversation {
     pub member: Option<Member>,
     /// The user's watermark: seq and when.
     pub mark: Option<(Seq, Millis)>,
-    /// Seqs after the watermark that never count as unread.
+    /// Seqs after the watermark, and after what the user has cleared, that never count as unread.
     pub uncounted: u64,
     /// The message at the head.
     pub last_message: Option<Message>,
+    /// Messages after both that name the user.
+    pub mentions: u64,
 }
 
 /// What was found.
@@ -45,7 +47,7 @@ pub enum ConversationRead {
 /// When Redis cannot be asked.
 pub async fn read_conversation(link: &Link, keys: &Keys, id: &ConversationId, user: &UserId) -> Result<ConversationRead, RedisError> {
     let k = keys.conversation(id);
-    let names = vec![keys::shard_info(keys.shard_of(id)), k.head, k.members, k.marks, k.window, k.uncounted];
+    let names = vec![keys::shard_info(keys.shard_of(id)), k.head, k.members, k.marks, k.window, k.uncounted, k.mentions];
     let reply = link.eval(&SCRIPT, names, vec![user.to_string().into()]).await?;
     let mut items = reply.items()?;
     Ok(match items.str()? {
@@ -55,7 +57,8 @@ pub async fn read_conversation(link: &Link, keys: &Keys, id: &ConversationId, us
             let mark = items.item()?.present().map(|r| parse_mark(r.as_str()?)).transpose()?;
             let uncounted = items.u64()?;
             let last = items.item()?.present().map(|r| parse_window_value(id, head.conversation.head_seq, r.as_str()?)).transpose()?;
-            ConversationRead::Here(Box::new(HotConversation { head, member, mark, uncounted, last_message: last }))
+            let mentions = items.u64()?;
+            ConversationRead::Here(Box::new(HotConversation { head, member, mark, uncounted, last_message: last, mentions }))
         }
         "cold" => ConversationRead::Cold,
         "stale_epoch" => ConversationRead::StaleEpoch,

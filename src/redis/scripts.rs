@@ -6,7 +6,7 @@ use super::{
     discard_conversation, drop_conversation, extend_lease, find_gateways, find_message, forget_left, install_conversation, lease_shard,
     mark_offset, open_conversation, open_epoch, read_aside, read_backlog, read_conversation, read_index, read_intervals, read_log,
     read_members, read_messages, read_readers, read_shard, register_streams, register_worker, release_shard, reopen_conversation,
-    send_message, show_typing, take_token, touch_index, trim_window, wake_gateway,
+    send_message, set_preferences, show_typing, take_token, touch_index, trim_window, wake_gateway,
 };
 
 /// All scripts, in alphabetical order of their names; each stands beside its typed function.
@@ -45,6 +45,7 @@ pub static ALL: &[&Script] = &[
     &release_shard::SCRIPT,
     &reopen_conversation::SCRIPT,
     &send_message::SCRIPT,
+    &set_preferences::SCRIPT,
     &show_typing::SCRIPT,
     &take_token::SCRIPT,
     &touch_index::SCRIPT,

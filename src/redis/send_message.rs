@@ -48,6 +48,8 @@ pub struct Send {
     pub open: bool,
     /// Ask what would be, but do not write.
     pub refuse: bool,
+    /// Users it names; all must be members.
+    pub mentions: Vec<UserId>,
 }
 
 /// What became of one send.
@@ -89,8 +91,15 @@ pub enum Sent {
     NotMember,
     /// The group has ended.
     Dissolved,
-    /// Everything would have been in order; nothing was written, as asked.
-    Refused,
+    /// Somebody is named who is no member.
+    StrangerNamed,
+    /// Everything would have been in order, unless it is blocked; nothing was written, as asked.
+    Refused {
+        /// Whether one of a pair has blocked the other.
+        blocked: bool,
+    },
+    /// One of a pair has blocked the other.
+    Blocked,
     /// The conversation takes one more in so many milliseconds; nothing was written.
     Limited {
         /// Milliseconds to wait.
@@ -138,9 +147,11 @@ pub fn call_of(keys: &Keys, shard: ShardId, terms: &Terms, sends: &[Send]) -> (V
     let mut args: Vec<Bytes> = common.into_iter().map(Bytes::from).collect();
     for send in sends {
         let k = keys.conversation(&send.conversation);
-        names.extend([k.head, k.members, k.marks, k.window, k.revs, k.keys_0, k.keys_1]);
+        names.extend([k.head, k.members, k.marks, k.window, k.revs, k.keys_0, k.keys_1, k.mentions]);
         let (pair, low, high, change) =
             send.pair.as_ref().map_or(("", "", "", ""), |p| (p.json.as_str(), p.low.as_str(), p.high.as_str(), p.change_json.as_str()));
+        // No user id holds a line break.
+        let mentions = send.mentions.iter().map(UserId::as_str).collect::<Vec<_>>().join("\n");
         let stamp = send.client_id.stamped_at().map(|ms| ms.to_string()).unwrap_or_default();
         for text in [
             send.conversation.as_str(),
@@ -160,6 +171,7 @@ pub fn call_of(keys: &Keys, shard: ShardId, terms: &Terms, sends: &[Send]) -> (V
                 (true, false) => "open",
                 (true, true) => "open refuse",
             },
+            &mentions,
         ] {
             args.push(Bytes::copy_from_slice(text.as_bytes()));
         }
@@ -193,7 +205,9 @@ fn parse(send: &Send, reply: &Reply) -> Result<Sent, RedisError> {
         "ask_archive" => Sent::AskArchive,
         "not_member" => Sent::NotMember,
         "dissolved" => Sent::Dissolved,
-        "refused" => Sent::Refused,
+        "stranger_named" => Sent::StrangerNamed,
+        "refused" => Sent::Refused { blocked: items.bool()? },
+        "blocked" => Sent::Blocked,
         "limited" => Sent::Limited { wait_ms: items.u64()? },
         "lease_used_up" => Sent::LeaseUsedUp,
         "overloaded" => Sent::Overloaded,

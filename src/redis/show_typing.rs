@@ -27,7 +27,7 @@ pub enum Shown {
     },
     /// It passes; the archive knows the members.
     PassedCold,
-    /// One passed a moment ago, or there is none to stop.
+    /// One passed a moment ago, there is none to stop, or one of a pair has blocked the other.
     Held,
     /// The user is no member.
     NotMember,

@@ -8,6 +8,7 @@ use crate::domain::event::EventType;
 use crate::domain::ids::{ClientKey, ConversationId, Millis, Rev, Seq, UserId};
 use crate::domain::membership::{Member, Role};
 use crate::domain::message::{MediaItem, Message, MessageKind, Share};
+use crate::domain::preferences::Preferences;
 use crate::domain::reaction::Reaction;
 
 /// A stored value that cannot be read; names what was wrong, never the text.
@@ -159,14 +160,29 @@ pub fn parse_message_json(conversation: &ConversationId, seq: Seq, rev: Rev, jso
     stored.into_message(conversation, seq, rev)
 }
 
-/// Writes a member record, `<o|m> <joined_at> <joined_seq> <joined_rev>`.
+/// Writes a member record, `<o|m> <joined_at> <joined_seq> <joined_rev>`; behind it stand preferences that are not the usual ones,
+/// `<m|-><p|-> <hidden_to|-> <marked_at|-> <cleared_to>`.
 #[must_use]
 pub fn member_record(member: &Member) -> String {
     let role = match member.role {
         Role::Owner => 'o',
         Role::Member => 'm',
     };
-    format!("{role} {} {} {}", member.joined_at, member.joined_seq, member.joined_rev)
+    let joined = format!("{role} {} {} {}", member.joined_at, member.joined_seq, member.joined_rev);
+    let p = &member.preferences;
+    if *p == Preferences::default() {
+        return joined;
+    }
+    let flag = |set: bool, letter: char| if set { letter } else { '-' };
+    let place = |seq: Option<Seq>| seq.map_or("-".to_owned(), |seq| seq.to_string());
+    let (muted, pinned) = (flag(p.muted, 'm'), flag(p.pinned, 'p'));
+    format!("{joined} {muted}{pinned} {} {} {}", place(p.hidden_to), place(p.marked_at), p.cleared_to)
+}
+
+/// Writes what stands in a conversation's mentions for a message that names a user.
+#[must_use]
+pub fn mention_entry(user: &UserId, seq: Seq) -> String {
+    format!("{user}\0{seq:016}")
 }
 
 /// Reads a member record.
@@ -184,7 +200,21 @@ pub fn parse_member(user: &str, record: &str) -> Result<Member, Unreadable> {
     let joined_at = number(parts.next())?;
     let joined_seq = number(parts.next())?;
     let joined_rev = number(parts.next())?;
-    Ok(Member { user, role, joined_at, joined_seq, joined_rev })
+    let preferences = match parts.next() {
+        None => Preferences::default(),
+        Some(flags) => Preferences {
+            muted: flags.starts_with('m'),
+            pinned: flags.ends_with('p'),
+            hidden_to: place(parts.next())?,
+            marked_at: place(parts.next())?,
+            cleared_to: number(parts.next())?,
+        },
+    };
+    Ok(Member { user, role, joined_at, joined_seq, joined_rev, preferences })
+}
+
+fn place(text: Option<&str>) -> Result<Option<Seq>, Unreadable> {
+    if text == Some("-") { Ok(None) } else { number(text).map(Some) }
 }
 
 fn number<T: std::str::FromStr>(text: Option<&str>) -> Result<T, Unreadable> {
@@ -298,6 +328,42 @@ pub struct StoredVersion {
     pub m: Vec<Uuid>,
 }
 
+/// A member's preferences as the archive keeps them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredPreferences {
+    /// User id.
+    pub u: String,
+    /// Rev of the join of the membership that they belong to.
+    pub joined: Rev,
+    /// Muted.
+    #[serde(default)]
+    pub m: bool,
+    /// Pinned.
+    #[serde(default)]
+    pub p: bool,
+    /// Hidden up to this seq.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub h: Option<Seq>,
+    /// Marked unread at this watermark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub k: Option<Seq>,
+    /// Cleared up to this seq.
+    #[serde(default)]
+    pub c: Seq,
+}
+
+/// A block between the two of a single conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredBlock {
+    /// Who blocks.
+    pub by: String,
+    /// Whom.
+    pub of: String,
+    /// Since when, ms; `None` when it was lifted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Millis>,
+}
+
 /// What an outbox entry says beside its message: facts for the archive and events for the members. Made in Rust, opaque to Lua.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
@@ -316,4 +382,10 @@ pub struct Change {
     /// What the entry's message was before its words were changed or taken back, for the record of edits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<StoredVersion>,
+    /// A member's preferences that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preferences: Option<StoredPreferences>,
+    /// A block that was set or lifted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<StoredBlock>,
 }

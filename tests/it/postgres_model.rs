@@ -1,15 +1,17 @@
 //! The archive against a model: whatever order, repetition and overlap the batches come in, what is read back is what Redis had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use seqline::domain::block::Blocks;
 use seqline::domain::conversation::{Conversation, ConversationView, History, Names, Unread};
 use seqline::domain::ids::{ClientKey, ConversationId, Millis, Rev, Seq, ShardId, UserId};
 use seqline::domain::membership::{Member, Role};
 use seqline::domain::message::{Message, MessageKind};
+use seqline::domain::preferences::{Preferences, PreferencesWish};
 use seqline::domain::quote::ShownMessage;
-use seqline::postgres::{ArchiveBatch, ConversationFacts, ConversationRow, MemberRow, ReadRow, Source};
+use seqline::postgres::{ArchiveBatch, ConversationFacts, ConversationRow, MemberRow, PreferencesRow, ReadRow, Source};
 use uuid::Uuid;
 
 use crate::postgres_database::{Database, database, user};
@@ -20,6 +22,8 @@ const USERS: [&str; 5] = ["ann", "B", "\u{e9}va", "z", "\u{10FFFF}"];
 #[derive(Clone, Debug)]
 enum Op {
     Send(usize),
+    /// A message that names two users.
+    Name(usize, [usize; 2]),
     Edit(usize),
     Delete(usize),
     Read(usize, u64),
@@ -28,12 +32,16 @@ enum Op {
     Role(usize),
     Title(u8),
     Lose(u64),
+    /// Flags as bits, and up to where to clear.
+    Prefer(usize, u8, u64),
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let who = 0..USERS.len();
     let op = prop_oneof![
-        6 => who.clone().prop_map(Op::Send),
+        4 => who.clone().prop_map(Op::Send),
+        3 => (who.clone(), [who.clone(), who.clone()]).prop_map(|(w, named)| Op::Name(w, named)),
+        2 => (who.clone(), any::<u8>(), 0..60_u64).prop_map(|(w, bits, to)| Op::Prefer(w, bits, to)),
         2 => any::<usize>().prop_map(Op::Edit),
         2 => any::<usize>().prop_map(Op::Delete),
         3 => (who.clone(), 0..60_u64).prop_map(|(w, s)| Op::Read(w, s)),
@@ -53,6 +61,7 @@ struct Entry {
     conversation: ConversationRow,
     members: Vec<MemberRow>,
     read: Option<ReadRow>,
+    preferences: Option<PreferencesRow>,
 }
 
 /// A conversation as Redis has it.
@@ -82,6 +91,7 @@ impl Model {
             updated_at: 1000,
             dissolved: false,
             voids: Vec::new(),
+            blocks: Blocks::default(),
         };
         let mut model = Self {
             facts,
@@ -94,7 +104,7 @@ impl Model {
         };
         let mut rows = Vec::new();
         for (name, role) in [(USERS[0], Role::Owner), (USERS[1], Role::Member)] {
-            let member = Member { user: user(name), role, joined_at: 1000, joined_seq: 0, joined_rev: 1 };
+            let member = Member { user: user(name), role, joined_at: 1000, joined_seq: 0, joined_rev: 1, preferences: Preferences::default() };
             rows.push(model.member_row(&member, None));
             model.members.insert(member.user.clone(), member);
         }
@@ -133,7 +143,7 @@ impl Model {
             rev: c.rev,
             updated_at: c.updated_at,
         };
-        self.entries.push(Entry { message, conversation, members, read });
+        self.entries.push(Entry { message, conversation, members, read, preferences: None });
     }
 
     fn message(&mut self, sender: &UserId, kind: MessageKind) -> Message {
@@ -179,6 +189,29 @@ impl Model {
                 self.marks.insert(member.user, (message.seq, at));
                 self.push(Some(message), false, vec![], None);
             }
+            Op::Name(who, named) => {
+                let Some(member) = member(self, *who) else { return };
+                self.begin(rev, at);
+                let message = self.message(&member.user, MessageKind::Text);
+                let named = named.map(|n| user(USERS[n])).into_iter().collect::<BTreeSet<_>>();
+                let message = Message { mentions: named.into_iter().filter(|u| self.members.contains_key(u)).collect(), ..message };
+                self.messages.insert(message.seq, message.clone());
+                self.marks.insert(member.user, (message.seq, at));
+                self.push(Some(message), false, vec![], None);
+            }
+            Op::Prefer(who, bits, to) => {
+                let Some(member) = member(self, *who) else { return };
+                let bit = |n: u8| (bits >> n & 1 == 1).then_some(bits >> (n + 4) & 1 == 1);
+                let wish =
+                    PreferencesWish { muted: bit(0), pinned: bit(1), hidden: bit(2), marked_unread: bit(3), cleared_to: Some(*to / 3) };
+                let read = self.marks.get(&member.user).map_or(0, |m| m.0);
+                let Some(preferences) = member.preferences.changed(&wish, self.facts.head_seq, read) else { return };
+                self.facts.rev = rev;
+                self.members.insert(member.user.clone(), Member { preferences, ..member.clone() });
+                self.push(None, false, vec![], None);
+                let row = PreferencesRow { conv: self.facts.id.clone(), user: member.user, joined_rev: member.joined_rev, preferences, rev };
+                self.entries.last_mut().unwrap().preferences = Some(row);
+            }
             Op::Edit(pick) | Op::Delete(pick) => {
                 let open: Vec<Seq> = self.messages.values().filter(|m| m.counts()).map(|m| m.seq).collect();
                 if open.is_empty() {
@@ -192,6 +225,7 @@ impl Model {
                     message.edited_at = Some(at);
                 } else {
                     message.body = String::new();
+                    message.mentions = Vec::new();
                     message.deleted_at = Some(at);
                     message.deleted_by = Some(user(USERS[0]));
                 }
@@ -215,8 +249,9 @@ impl Model {
                 }
                 self.begin(rev, at);
                 let message = self.message(&user(USERS[*who]), MessageKind::System);
+                let preferences = Preferences::default();
                 let member =
-                    Member { user: user(USERS[*who]), role: Role::Member, joined_at: at, joined_seq: message.seq, joined_rev: rev };
+                    Member { user: user(USERS[*who]), role: Role::Member, joined_at: at, joined_seq: message.seq, joined_rev: rev, preferences };
                 self.marks.insert(member.user.clone(), (message.seq, at));
                 let rows = vec![self.member_row(&member, None)];
                 self.members.insert(member.user.clone(), member);
@@ -260,9 +295,12 @@ impl Model {
     fn view(&self, who: &UserId, unread_max: u64) -> Option<ConversationView> {
         let me = self.members.get(who)?.clone();
         let mark = self.marks.get(who).copied();
-        let visible = |m: &&Message| self.facts.history == History::All || m.seq >= me.joined_seq;
+        let cleared = me.preferences.cleared_to;
+        let visible = |m: &&Message| (self.facts.history == History::All || m.seq >= me.joined_seq) && m.seq > cleared;
         let read_seq = mark.map_or(0, |m| m.0);
-        let unread = self.messages.values().filter(visible).filter(|m| m.seq > read_seq && m.sender != *who && m.counts()).count() as u64;
+        let news = |m: &&Message| m.seq > read_seq && m.sender != *who && m.counts();
+        let unread = self.messages.values().filter(visible).filter(news).count() as u64;
+        let named = self.messages.values().filter(visible).filter(news).filter(|m| m.mentions.contains(who)).count() as u64;
         Some(ConversationView {
             outside: false,
             conversation: self.facts.clone(),
@@ -276,6 +314,8 @@ impl Model {
                 shared: None,
                 reader: Some(who.clone()),
             }),
+            unread_mentions: named.min(unread_max),
+            preferences: me.preferences.shown(self.facts.head_seq, read_seq),
             me,
         })
     }
@@ -288,6 +328,7 @@ fn batch_of(source: &Source, entries: &[Entry]) -> ArchiveBatch {
         conversations: entries.iter().map(|e| e.conversation.clone()).collect(),
         members: entries.iter().flat_map(|e| e.members.clone()).collect(),
         reads: entries.iter().filter_map(|e| e.read.clone()).collect(),
+        preferences: entries.iter().filter_map(|e| e.preferences.clone()).collect(),
         ..ArchiveBatch::default()
     }
 }
@@ -329,6 +370,13 @@ async fn compare(db: &Database, model: &Model, before: Seq, lowest: Seq, limit: 
         model.marks.iter().filter(|(u, _)| model.members.contains_key(*u)).map(|(u, (seq, at))| (u.clone(), *seq, *at)).collect();
     prop_assert_eq!(&whole.marks, &marks);
     prop_assert_eq!(&whole.uncounted, &model.messages.values().filter(|m| !m.counts()).map(|m| m.seq).collect::<Vec<_>>());
+    let named = model.messages.values().flat_map(|m| m.mentions.iter().map(move |who| (who.clone(), m)));
+    let mut named: Vec<(UserId, Seq)> = named
+        .filter(|(who, m)| model.members.contains_key(who) && m.sender != *who && m.seq > model.marks.get(who).map_or(0, |mark| mark.0))
+        .map(|(who, m)| (who, m.seq))
+        .collect();
+    named.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
+    prop_assert_eq!(&whole.mentions, &named);
     let all: Vec<Message> = model.messages.values().cloned().collect();
     let last = |messages: Vec<Message>| messages[messages.len().saturating_sub(usize::try_from(limit).unwrap())..].to_vec();
     let first = |messages: Vec<Message>| messages.into_iter().take(usize::try_from(limit).unwrap()).collect::<Vec<_>>();
@@ -346,7 +394,8 @@ async fn compare(db: &Database, model: &Model, before: Seq, lowest: Seq, limit: 
         all.iter().filter(|m| [before, lowest, 1].contains(&m.seq)).cloned().collect::<Vec<_>>()
     );
 
-    let members: Vec<Member> = model.members.values().cloned().collect();
+    // What members have set for themselves is nobody else's business.
+    let members: Vec<Member> = model.members.values().map(|m| Member { preferences: Preferences::default(), ..m.clone() }).collect();
     let mut paged = Vec::new();
     loop {
         let page = db.archive.members_page(id, paged.last().map(|m: &Member| &m.user), 2).await.unwrap();
