@@ -88,7 +88,8 @@ pub(super) async fn apply(
         block: block.as_ref().map(|(_, stored)| stored.clone()),
         ..Change::default()
     };
-    let wanted = PreferencesChange { conversation: id, member, head, read_seq, preferences, block: block.map(|(change, _)| change), change };
+    let wanted =
+        PreferencesChange { conversation: id, member, head, read_seq, preferences, block: block.map(|(change, _)| change), change };
     let outcome = commit(&stores.link, &stores.keys, stores.clock.now(), stores.settings.outbox_max_entries, &wanted).await;
     Ok(match outcome {
         Ok(PreferencesSet::Done { rev }) => Applied::Done(rev),

@@ -398,13 +398,7 @@ pub struct PutPreferences {
 
 impl From<PutPreferences> for PreferencesWish {
     fn from(put: PutPreferences) -> Self {
-        Self {
-            muted: put.muted,
-            pinned: put.pinned,
-            hidden: put.hidden,
-            marked_unread: put.marked_unread,
-            cleared_to: put.cleared_to,
-        }
+        Self { muted: put.muted, pinned: put.pinned, hidden: put.hidden, marked_unread: put.marked_unread, cleared_to: put.cleared_to }
     }
 }
 

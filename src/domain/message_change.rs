@@ -274,7 +274,14 @@ mod tests {
 
     fn check(message: &Message, asker: (&str, Option<Role>, bool), command: &MessageCommand, now: Millis) -> Result<Option<Turn>, Refusal> {
         let name = user(asker.0);
-        let member = asker.1.map(|role| Member { user: name.clone(), role, joined_at: 0, joined_seq: 0, joined_rev: 1, preferences: Preferences::default() });
+        let member = asker.1.map(|role| Member {
+            user: name.clone(),
+            role,
+            joined_at: 0,
+            joined_seq: 0,
+            joined_rev: 1,
+            preferences: Preferences::default(),
+        });
         let asker = Asker { user: &name, member: member.as_ref(), admin: asker.2 };
         decide(&conversation(GROUP), message, &asker, command, WINDOWS, now).map(|done| done.map(|(turn, _)| turn))
     }

@@ -102,13 +102,8 @@ mod tests {
 
     #[test]
     fn what_ends_by_itself_ends_where_the_next_thing_happens() {
-        let all = PreferencesWish {
-            muted: Some(true),
-            pinned: Some(true),
-            hidden: Some(true),
-            marked_unread: Some(true),
-            cleared_to: Some(9),
-        };
+        let all =
+            PreferencesWish { muted: Some(true), pinned: Some(true), hidden: Some(true), marked_unread: Some(true), cleared_to: Some(9) };
         let set = Preferences::default().changed(&all, 5, 3).unwrap();
         let shown = ShownPreferences { muted: true, pinned: true, hidden: true, marked_unread: true, cleared_to: 5 };
         assert_eq!(set.shown(5, 3), shown);

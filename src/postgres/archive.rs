@@ -21,8 +21,8 @@ use std::sync::Arc;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use super::connection::{Archive, stored};
 use super::blocks::{BlockRow, write_blocks};
+use super::connection::{Archive, stored};
 use super::error::{ArchiveError, Fault};
 use super::message_versions::write_versions;
 use super::preferences::{PreferencesRow, write_preferences};

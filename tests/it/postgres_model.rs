@@ -104,7 +104,8 @@ impl Model {
         };
         let mut rows = Vec::new();
         for (name, role) in [(USERS[0], Role::Owner), (USERS[1], Role::Member)] {
-            let member = Member { user: user(name), role, joined_at: 1000, joined_seq: 0, joined_rev: 1, preferences: Preferences::default() };
+            let member =
+                Member { user: user(name), role, joined_at: 1000, joined_seq: 0, joined_rev: 1, preferences: Preferences::default() };
             rows.push(model.member_row(&member, None));
             model.members.insert(member.user.clone(), member);
         }
@@ -209,7 +210,8 @@ impl Model {
                 self.facts.rev = rev;
                 self.members.insert(member.user.clone(), Member { preferences, ..member.clone() });
                 self.push(None, false, vec![], None);
-                let row = PreferencesRow { conv: self.facts.id.clone(), user: member.user, joined_rev: member.joined_rev, preferences, rev };
+                let row =
+                    PreferencesRow { conv: self.facts.id.clone(), user: member.user, joined_rev: member.joined_rev, preferences, rev };
                 self.entries.last_mut().unwrap().preferences = Some(row);
             }
             Op::Edit(pick) | Op::Delete(pick) => {
@@ -250,8 +252,14 @@ impl Model {
                 self.begin(rev, at);
                 let message = self.message(&user(USERS[*who]), MessageKind::System);
                 let preferences = Preferences::default();
-                let member =
-                    Member { user: user(USERS[*who]), role: Role::Member, joined_at: at, joined_seq: message.seq, joined_rev: rev, preferences };
+                let member = Member {
+                    user: user(USERS[*who]),
+                    role: Role::Member,
+                    joined_at: at,
+                    joined_seq: message.seq,
+                    joined_rev: rev,
+                    preferences,
+                };
                 self.marks.insert(member.user.clone(), (message.seq, at));
                 let rows = vec![self.member_row(&member, None)];
                 self.members.insert(member.user.clone(), member);
