@@ -8,9 +8,8 @@
 --       words: refuse (say whether the caller may, but do not write), open (the sender needs no membership), and the users that the
 --       message names (one a line).
 -- RETURNS: one list per send, first a word: sent (seq, rev, numbers left in the lease, live replid, 1 if it made the conversation,
---          whole tokens left in the conversation's bucket) |
---          replayed (seq, window value or false) | conflict | cold | closed | unmade | ask_archive | not_member | dissolved | stranger_named | refused ('1' if it would
---          be blocked) | blocked | limited (ms until the conversation
+--          whole tokens left in its bucket) | replayed (seq, window value or false) | conflict | cold | closed | unmade | ask_archive |
+--          not_member | dissolved | stranger_named | refused ('1' if it would be blocked) | blocked | limited (ms until the conversation
 --          takes one more) | lease_used_up | overloaded | stale_epoch.
 -- WHY: two gateways that read a counter and then write it give one number twice. Here looking up the key, checking the membership,
 --      numbering and appending are one step; and a server that restarted or was promoted (another master_replid) may have forgotten

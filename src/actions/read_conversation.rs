@@ -6,6 +6,7 @@ use super::show_messages::{show_last_messages, show_message};
 use crate::domain::conversation::{Conversation, ConversationView, Names, Unread};
 use crate::domain::ids::{ConversationId, UserId};
 use crate::domain::membership::{Member, Reader, Role};
+use crate::domain::preferences::{Preferences, ShownPreferences};
 use crate::domain::quote::ShownMessage;
 use crate::domain::read_mark::unread;
 use crate::domain::refusal::Refusal;
@@ -42,8 +43,17 @@ async fn view_from_outside(stores: &Stores, reader: Reader<'_>, id: &Conversatio
     };
     let joined_at = conversation.created_at;
     Ok(ConversationView {
-        me: Member { user: reader.user.clone(), role: Role::Member, joined_at, joined_seq: 0, joined_rev: 0 },
+        me: Member {
+            user: reader.user.clone(),
+            role: Role::Member,
+            joined_at,
+            joined_seq: 0,
+            joined_rev: 0,
+            preferences: Preferences::default(),
+        },
         outside: true,
+        unread_mentions: 0,
+        preferences: ShownPreferences::default(),
         read_seq: conversation.head_seq,
         read_at: None,
         unread: Unread::default(),
