@@ -6,20 +6,20 @@ use axum::body::{Body, Bytes};
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
+use serde_json::Value;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
 use super::respond::Problem;
-use crate::contract::event::{Event, MemberData, MessageData, PreferencesData, ReadData, ReadPlace, example_data};
+use crate::contract::event::{Event, example_data};
+use crate::contract::openapi::finish;
 use crate::contract::problem::Problem as ProblemShape;
-use crate::contract::stream::{Hello, Resync, StreamUnavailable};
-use crate::contract::typing::TypingData;
 use crate::domain::event::EventType;
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "seqline", version = "1", description = "Private chat for an application's own users."),
-    components(schemas(ProblemShape, Event, MessageData, MemberData, PreferencesData, ReadData, ReadPlace, TypingData, Hello, Resync, StreamUnavailable)),
+    components(schemas(ProblemShape, Event)),
     security(("token" = []))
 )]
 struct Frame;
@@ -43,11 +43,15 @@ pub fn frame() -> utoipa::openapi::OpenApi {
 
 static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
 
+/// The whole document as JSON, from the one that the routes made.
+#[must_use]
+pub fn whole(document: &utoipa::openapi::OpenApi) -> Value {
+    finish(serde_json::to_value(document).unwrap_or_default())
+}
+
 /// Keeps the finished document; the first one counts, and all are the same.
 pub fn keep(document: &utoipa::openapi::OpenApi) {
-    if let Ok(json) = document.to_json() {
-        let _ = DOCUMENT.set(Bytes::from(json));
-    }
+    DOCUMENT.get_or_init(|| Bytes::from(whole(document).to_string()));
 }
 
 /// This document

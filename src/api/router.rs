@@ -58,8 +58,8 @@ fn rows() -> OpenApiRouter<AppState> {
 
 /// The OpenAPI document of all routes.
 #[must_use]
-pub fn document() -> utoipa::openapi::OpenApi {
-    rows().into_openapi()
+pub fn document() -> serde_json::Value {
+    openapi::whole(&rows().into_openapi())
 }
 
 /// The gateway's whole HTTP surface, ready to be served.

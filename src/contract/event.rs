@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::message::Message;
+use super::openapi_examples::{conversation, message};
 use super::timestamp::Timestamp;
 use crate::domain::event::{EventType, Pointer};
 use crate::domain::quote::ShownMessage;
@@ -137,13 +138,8 @@ pub struct PreferencesData {
 /// An example of an event's `data`; with `null` for types that a stream says about itself and that have none.
 #[must_use]
 pub fn example_data(kind: EventType) -> Value {
-    let message = || {
-        json!({"id":"0193c1f0-7a30-7cc0-8a2e-1f0d5b1c9e77","conversation_id":"group:0193c1ef-11aa-7d10-9b1d-0b8f3a6a2c11","seq":7,"rev":12,
-            "sender":"ann","client_id":"0193c1f0-7a2f-7000-8000-000000000001","kind":"text","body":"hello","media":[],"reply_to":null,"share":null,
-            "mentions":[],"reactions":[],"created_at":"2026-11-30T15:54:00.123Z","edited_at":null,"deleted_at":null,"deleted_by":null})
-    };
     match kind {
-        EventType::ConversationCreated => json!({"conversation":{"id":"group:0193c1ef-11aa-7d10-9b1d-0b8f3a6a2c11","kind":"group"}}),
+        EventType::ConversationCreated => json!({"conversation":conversation()}),
         EventType::ConversationImported => json!({}),
         EventType::ConversationRenamed => json!({"title":"Lunch","by":"ann","seq":8}),
         EventType::ConversationDissolved => json!({"by":"ann","seq":9}),

@@ -6,9 +6,12 @@
 pub mod block;
 pub mod conversation;
 pub mod event;
+pub mod event_data;
 pub mod media;
 pub mod message;
 pub mod new_message;
+pub mod openapi;
+pub mod openapi_examples;
 pub mod operations;
 pub mod problem;
 pub mod profile;

@@ -1,4 +1,5 @@
-//! `seqline dev` as a newcomer uses it: what it prints works when pasted, Ctrl-C ends it, the data are there again, also after a kill.
+//! `seqline dev` as a newcomer uses it: what it prints works when pasted, and so does the walk of the README; Ctrl-C ends it, the data are
+//! there again, also after a kill.
 
 use std::fs;
 use std::net::TcpListener;
@@ -143,4 +144,35 @@ fn a_taken_port_makes_way_and_a_second_dev_is_refused() {
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains(&dev.child.id().to_string()), "{said}");
+}
+
+/// The README's walk, with the addresses and folders of this run.
+fn walk(port: u16, data: &Path) -> String {
+    let readme = include_str!("../../README.md");
+    let block = readme.split("<!-- walk:begin -->\n```sh\n").nth(1).unwrap().split("```\n<!-- walk:end -->").next().unwrap();
+    block
+        .replace("http://127.0.0.1:8080", &format!("http://127.0.0.1:{port}"))
+        .replace(".seqline/", &format!("{}/", data.display()))
+        .replace("target/release/seqline", env!("CARGO_BIN_EXE_seqline"))
+}
+
+#[test]
+fn the_walk_of_the_readme_shows_what_it_says() {
+    let folder = TempFolder::new("dev").unwrap();
+    let dev = Dev::start(folder.path(), free_port().unwrap());
+    let url = dev.printed().lines().find_map(|line| line.strip_prefix("  API ").map(str::trim).map(str::to_owned)).unwrap();
+    let port = url.split(' ').next().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+    let script = walk(port, &folder.path().join("data"));
+    let ran = Command::new("timeout").args(["90", "sh", "-e", "-c", &script]).current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success(), "{said}\n{}\n{}", String::from_utf8_lossy(&ran.stderr), dev.said());
+    let answers: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let [picture, answer, again, recalled, history] = answers.as_slice() else { panic!("{said}") };
+    assert_eq!((&picture["seq"], &picture["media"][0]["mime_type"]), (&1.into(), &"image/png".into()), "{said}");
+    assert_eq!((&answer["seq"], &answer["reply_to"]["deleted"]), (&2.into(), &false.into()), "{said}");
+    assert_eq!(again, answer);
+    assert_eq!((&recalled["body"], &recalled["deleted_by"]), (&"".into(), &"ann".into()), "{said}");
+    assert_eq!(history["items"][1]["reply_to"]["deleted"], true, "{said}");
+    let heard: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+    assert_eq!(heard, ["hello", "conversation.created", "message.created", "message.created", "message.deleted"], "{said}");
 }

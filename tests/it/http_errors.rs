@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::harness::client::pair;
+use crate::harness::described;
 use crate::harness::user::{SECRET, now_s, token};
 use crate::harness::{Answer, Client, PrivateRedis, RedisKind, TestDatabase, User, eventually, stores};
 
@@ -48,13 +49,15 @@ impl Door {
 
     /// A request without any header of its own.
     async fn bare(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-        let mut request = reqwest::Client::builder().no_proxy().build().unwrap().request(method, format!("{}{path}", self.url));
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let mut request = http.request(method.clone(), format!("{}{path}", self.url));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let response = request.body(body.to_owned()).send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.unwrap();
+        described::check_answer(&method, path, status, &headers, &text);
         let json = serde_json::from_str(&text).unwrap_or(Value::Null);
         Answer { status, headers, json, text }
     }

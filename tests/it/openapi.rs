@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use reqwest::Method;
 use seqline::api::router;
+use seqline::contract::openapi::has_envelope;
 use seqline::contract::problem::Code;
 use seqline::domain::event::EventType;
 use serde_json::Value;
 
+use crate::harness::described::faults;
 use crate::harness::{Fleet, RedisKind};
 
 /// The contract's routes as far as they are built.
@@ -51,7 +53,7 @@ const PROMISED: &[(&str, &str)] = &[
 ];
 
 fn document() -> Value {
-    serde_json::from_str(&router::document().to_json().unwrap()).unwrap()
+    router::document()
 }
 
 fn operations(document: &Value) -> Vec<(String, String, Value)> {
@@ -134,6 +136,59 @@ fn codes_and_event_types_are_all_described() {
     let text = document["info"]["description"].as_str().unwrap();
     for kind in EventType::ALL {
         assert!(text.contains(&format!("| `{}` |", kind.as_str())), "{}", kind.as_str());
+    }
+}
+
+/// The examples of a body of one content type.
+fn examples(content: &Value) -> Vec<&Value> {
+    let several = content["examples"].as_object().into_iter().flatten().map(|(_, example)| &example["value"]);
+    content.get("example").into_iter().chain(several).collect()
+}
+
+#[test]
+fn every_json_body_has_an_example_that_fits_its_schema() {
+    let mut shown = 0;
+    for (method, path, operation) in operations(&document()) {
+        let answers = operation["responses"].as_object().unwrap().iter().map(|(status, answer)| (status.as_str(), answer));
+        for (what, body) in answers.chain([("request", &operation["requestBody"])]) {
+            for (kind, content) in body["content"].as_object().into_iter().flatten().filter(|(kind, _)| kind.ends_with("json")) {
+                let place = format!("{method} {path} {what} {kind}");
+                let examples = examples(content);
+                assert!(!examples.is_empty(), "{place} has no example");
+                for example in examples {
+                    let found = faults(&place, &content["schema"], example);
+                    assert!(found.is_empty(), "{place}: {found:?}\n{example}\nWrite one into contract/openapi_examples.rs.");
+                    shown += 1;
+                }
+            }
+        }
+    }
+    assert!(shown > 40, "{shown}");
+}
+
+#[test]
+fn every_event_is_described_with_its_data() {
+    let document = document();
+    let told = &document["paths"]["/v1/events"]["get"]["x-events"];
+    assert_eq!(told.as_object().unwrap().len(), EventType::ALL.len());
+    for kind in EventType::ALL {
+        let name = kind.as_str();
+        let (schema, example) = (&told[name]["data"], &told[name]["example"]);
+        assert_eq!(faults(&format!("event {name}"), schema, example), Vec::<String>::new(), "{example}");
+        assert_eq!(told[name]["id"], kind.is_kept(), "{name}");
+        if !has_envelope(*kind) {
+            continue;
+        }
+        let event = serde_json::json!({"$ref": "#/components/schemas/Event"});
+        assert_eq!(faults("event", &event, example), Vec::<String>::new(), "{example}");
+        for (at, what) in [("/data", "surprise"), ("", "surprise"), ("", "type")] {
+            let mut changed = example.clone();
+            if changed.pointer(at) == Some(&serde_json::json!({})) {
+                continue;
+            }
+            changed.pointer_mut(at).unwrap()[what] = "nobody described this".into();
+            assert!(!faults("event", &event, &changed).is_empty(), "{changed}");
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use seqline::domain::ids::{ConversationId, UserId};
 use serde_json::{Value, json};
 
+use super::described;
 use super::stream::StreamRequest;
 use super::user::User;
 
@@ -113,13 +114,14 @@ impl Client {
         for (name, value) in headers {
             all.insert(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap());
         }
-        let mut request = self.http.request(method, self.url(path)).headers(all);
+        let mut request = self.http.request(method.clone(), self.url(path)).headers(all);
         if let Some(body) = body {
             request = request.body(body);
         }
         let response = request.send().await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await?;
+        described::check_answer(&method, path, status, &headers, &text);
         let json = serde_json::from_str(&text).unwrap_or(Value::Null);
         Ok(Answer { status, headers, json, text })
     }

@@ -3,6 +3,7 @@
 //! - [`servers`]: a Redis (single or Cluster) of a test's own, a database of its own on the one Postgres that a test process starts.
 //! - [`fleet`]: gateways and workers in this process; [`processes`]: the same as processes, to kill and to halt.
 //! - [`user`], [`client`], [`stream`], [`frames`]: tokens, requests, event streams. They know the contract and nothing of the code.
+//! - [`described`]: holds every answer and every event that a test gets against the OpenAPI document.
 //! - [`host_application`]: a server that is told and asked, and answers as a test wants it to.
 //! - [`wait`]: wait for a condition, never for a time.
 //!
@@ -10,6 +11,7 @@
 #![allow(dead_code, unused_imports, reason = "the harness is one piece; each test uses the part it needs")]
 
 pub mod client;
+pub mod described;
 pub mod fleet;
 pub mod frames;
 pub mod host_application;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::client::Answer;
+use super::described;
 use super::frames::{Frame, FrameReader};
 use super::user::User;
 
@@ -99,6 +100,7 @@ impl StreamRequest {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         if status != 200 {
             let text = response.text().await.unwrap_or_default();
+            described::check_answer(&reqwest::Method::GET, "/v1/events", status, &headers, &text);
             return Err(Box::new(Answer { status, headers, json: serde_json::from_str(&text).unwrap_or(Value::Null), text }));
         }
         let last_id = self.last_event_id.clone();
@@ -175,6 +177,9 @@ impl EventStream {
     async fn frame_by(&mut self, deadline: Instant) -> Result<Option<Frame>, ()> {
         loop {
             if let Some(frame) = self.waiting.pop_front() {
+                if let Some(name) = &frame.event {
+                    described::check_event(name, frame.id.as_deref(), frame.data.as_deref().unwrap_or_default());
+                }
                 if let Some(id) = &frame.id {
                     self.last_id = Some(id.clone());
                 }
