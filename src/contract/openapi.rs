@@ -68,8 +68,7 @@ fn describe_events(document: &mut Value) {
         "oneOf": choices,
         "discriminator": {"propertyName": "type", "mapping": mapping},
     });
-    let stream = &mut document["paths"][STREAM_PATH]["get"];
-    if stream.is_object() {
+    if let Some(stream) = document["paths"].get_mut(STREAM_PATH).and_then(|item| item.get_mut("get")) {
         stream[EVENTS_EXTENSION] = on_stream.into();
         stream["responses"]["200"]["content"]["text/event-stream"]["example"] = format!(
             "retry: 2417\nid: 4k2f.1764500000000-2\n\nevent: hello\ndata: {}\n\nid: {EVENT_ID}\nevent: message.created\ndata: {}\n\n",
@@ -121,10 +120,10 @@ fn pascal(words: &str) -> String {
 fn bound_parameters(document: &mut Value) {
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
         for operation in item.as_object_mut().into_iter().flat_map(|item| item.values_mut()) {
-            for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+            for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
                 let (place, name) =
                     (parameter["in"].as_str().unwrap_or_default().to_owned(), parameter["name"].as_str().unwrap_or_default().to_owned());
-                let Some(schema) = parameter["schema"].as_object_mut() else { continue };
+                let Some(schema) = parameter.get_mut("schema").and_then(Value::as_object_mut) else { continue };
                 never_null(schema);
                 if let Some(Value::Object(more)) = bounds(path, &place, &name) {
                     for (word, value) in more {

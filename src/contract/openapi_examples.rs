@@ -116,22 +116,19 @@ fn by_name(field: &str) -> Option<Value> {
 pub fn add_examples(document: &mut Value) {
     let schemas = document["components"]["schemas"].clone();
     for item in document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut()) {
-        for operation in item.as_object_mut().into_iter().flat_map(|item| item.values_mut()).filter(|value| value["responses"].is_object())
+        for operation in
+            item.as_object_mut().into_iter().flat_map(|item| item.values_mut()).filter(|value| value.get("responses").is_some())
         {
-            illustrate(&schemas, operation["requestBody"]["content"].as_object_mut(), true);
+            illustrate(&schemas, operation.pointer_mut("/requestBody/content"), true);
             for answer in operation["responses"].as_object_mut().into_iter().flat_map(|answers| answers.values_mut()) {
-                illustrate(&schemas, answer["content"].as_object_mut(), false);
-            }
-            // Looking into what is not there puts a null in its place.
-            if let Some(operation) = operation.as_object_mut() {
-                operation.retain(|_, value| !value.is_null() && *value != json!({"content": null}));
+                illustrate(&schemas, answer.get_mut("content"), false);
             }
         }
     }
 }
 
-fn illustrate(schemas: &Value, content: Option<&mut Map<String, Value>>, is_request: bool) {
-    for (kind, media) in content.into_iter().flatten() {
+fn illustrate(schemas: &Value, content: Option<&mut Value>, is_request: bool) {
+    for (kind, media) in content.and_then(Value::as_object_mut).into_iter().flatten() {
         if !kind.ends_with("json") || !media["example"].is_null() || !media["examples"].is_null() {
             continue;
         }

@@ -89,7 +89,9 @@ fn every_operation_says_what_it_does_takes_and_answers() {
         let place = format!("{method} {path}");
         assert!(operation["summary"].as_str().or(operation["description"].as_str()).is_some_and(|s| s.len() > 8), "{place} says nothing");
         assert!(operation["tags"].as_array().is_some_and(|t| t.len() == 1), "{place} has no tag");
+        assert!(operation.as_object().unwrap().values().all(|part| !part.is_null()), "{place}: {operation}");
         let responses = operation["responses"].as_object().unwrap();
+        assert!(responses.values().all(|answer| answer.get("content").is_none_or(Value::is_object)), "{place}: {responses:?}");
         assert!(responses.keys().any(|status| status.starts_with('2')), "{place} has no good answer");
         if path != "/openapi.json" {
             assert!(responses.contains_key("default"), "{place} does not say how it refuses");
