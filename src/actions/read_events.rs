@@ -128,14 +128,14 @@ async fn body_of(stores: &Stores, user: &UserId, pointer: &Pointer, seen: &HashM
 }
 
 fn looks_at_message(pointer: &Pointer) -> bool {
-    match pointer.kind {
+    matches!(
+        pointer.kind,
         EventType::MessageCreated
-        | EventType::MessageEdited
-        | EventType::MessageDeleted
-        | EventType::MessageResequenced
-        | EventType::ReactionChanged => true,
-        _ => false,
-    }
+            | EventType::MessageEdited
+            | EventType::MessageDeleted
+            | EventType::MessageResequenced
+            | EventType::ReactionChanged
+    )
 }
 
 /// Whether an event is shown whatever has become of the membership: one's own leaving, which is the last that one sees; a resync; and
