@@ -178,6 +178,7 @@ async fn raw(redis: &RedisServer, stores: &Stores, ann: &UserId, group: &Convers
         pair: None,
         open: false,
         refuse: false,
+        mentions: Vec::new(),
     };
     let terms = Terms { now: stores.clock.now(), outbox_max: u64::from(u32::MAX), conversation_rate: None };
     let (names, args) = call_of(&stores.keys, stores.keys.shard_of(group), &terms, &[send]);
