@@ -28,4 +28,6 @@ else
   end
 end
 redis.call('HSET', KEYS[3], 'state', 'closed', 'closing', ARGV[2], 'closing_at', ARGV[3])
+-- Should the one who closes it die, it is the first that others find, however lately it was used.
+redis.call('ZADD', KEYS[2], '0', ARGV[1])
 return {'closed', c[1], c[2], c[3], c[4], shard[1], shard[3], c[7] and '1' or '0'}

@@ -128,6 +128,9 @@ pub struct Settings {
     /// Seconds for which a picture that no message shows is kept
     #[arg(long, env = "SEQLINE_MEDIA_UNUSED_AGE", default_value_t = 86_400, value_name = "SECONDS")]
     pub media_unused_age: u64,
+    /// Largest body of an import in bytes
+    #[arg(long, env = "SEQLINE_IMPORT_BYTES_MAX", default_value_t = 67_108_864, value_name = "BYTES")]
+    pub import_bytes_max: usize,
     /// Most members of a group
     #[arg(long, env = "SEQLINE_GROUP_MEMBERS_MAX", default_value_t = 1_000, value_name = "N")]
     pub group_members_max: u64,

@@ -64,8 +64,9 @@ pub fn rows_of(shard: ShardId, entry: &OutboxEntry) -> Result<ArchiveBatch, Unre
     }
     let facts = entry.change.conversation.as_ref().map(facts_of).transpose()?;
     // A watermark, an edit or a mark to read again is no activity of the conversation.
-    let made = entry.change.events.is_empty() || entry.change.events.iter().any(|e| e.t == EventType::MessageCreated.code());
-    let active = (seq.is_some() && made) || facts.is_some() || !rows.members.is_empty();
+    let is = |kind: EventType| entry.change.events.iter().any(|e| e.t == kind.code());
+    let made = entry.change.events.is_empty() || is(EventType::MessageCreated);
+    let active = (seq.is_some() && made) || is(EventType::ConversationImported) || facts.is_some() || !rows.members.is_empty();
     rows.conversations.push(ConversationRow {
         id: conversation.clone(),
         shard,

@@ -140,6 +140,42 @@ pub async fn make_system(
     Ok(Made { view: view(stores, reader, id).await?, fresh: false })
 }
 
+/// Makes the group that an import goes into, with `owner` as its owner, or finds the one that the same key of the host application's
+/// server made before, whatever has become of it.
+///
+/// # Errors
+/// Names the field that cannot be accepted.
+pub async fn make_imported_group(stores: &Stores, service: &UserId, owner: &UserId, wish: &GroupWish) -> Result<ConversationId, Refusal> {
+    let max = stores.settings.group_members_max;
+    if wish.members.len() as u64 + 1 > max {
+        return Err(FieldError::new("conversation.members", format!("must make a group of at most {max} members")).into());
+    }
+    let fresh = ConversationId::of_group(Uuid::now_v7());
+    let key = wish.key.as_deref().unwrap_or_default();
+    let id = match stores.archive.reserve_group(service, key, "import", fresh).await? {
+        Reservation::New(id) | Reservation::Existing(id) => id,
+        Reservation::Conflict => return Err(Refusal::IdempotencyConflict),
+    };
+    if stores.archive.conversation_exists(&id).await? {
+        return Ok(id);
+    }
+    let mut founders = vec![(owner.clone(), Role::Owner)];
+    founders.extend(wish.members.iter().map(|member| (member.clone(), Role::Member)));
+    let facts = StoredConversation {
+        title: wish.title.clone(),
+        owner: Some(owner.to_string()),
+        pair: None,
+        history: wish.history.as_str().to_owned(),
+        at: 0,
+        dissolved: false,
+    };
+    match make(stores, owner, &id, &founders, facts).await {
+        // Not found: somebody else made it, and the owner has left it since.
+        Ok(_) | Err(Refusal::NotFound) => Ok(id),
+        Err(refusal) => Err(refusal),
+    }
+}
+
 async fn make(
     stores: &Stores,
     user: &UserId,

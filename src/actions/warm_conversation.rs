@@ -53,6 +53,7 @@ pub async fn warm_conversation(stores: &Stores, id: &ConversationId, make: bool)
                 continue;
             }
             LeaseGrant::EpochClosed => continue,
+            LeaseGrant::Importing => return Err(Refusal::Unavailable("old messages are being brought in")),
         };
         // Read after the lease was taken: taking it may have recorded a void.
         let archived = stores.archive.load_conversation(id, stores.settings.window_messages).await?.map(|whole| ArchivedWhole {

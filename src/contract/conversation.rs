@@ -315,6 +315,18 @@ impl CreateConversation {
     /// # Errors
     /// Names the first field that cannot be accepted: one that does not belong to the kind, one that is missing, oneself as peer or member.
     pub fn prove(self, caller: &UserId) -> Result<NewConversation, FieldError> {
+        self.prove_beside(Some(caller))
+    }
+
+    /// Proves the request of the host application's server, for a conversation to which it does not belong itself.
+    ///
+    /// # Errors
+    /// As [`CreateConversation::prove`].
+    pub fn prove_for_service(self) -> Result<NewConversation, FieldError> {
+        self.prove_beside(None)
+    }
+
+    fn prove_beside(self, caller: Option<&UserId>) -> Result<NewConversation, FieldError> {
         let foreign = match self.kind {
             ConversationKind::Single => [
                 ("title", self.title.is_some()),
@@ -333,13 +345,13 @@ impl CreateConversation {
             ConversationKind::Single => {
                 let peer = self.peer.ok_or_else(|| FieldError::new("peer", "is missing"))?;
                 let peer = UserId::parse(&peer).map_err(|fault| fault.of("peer"))?;
-                if peer == *caller {
+                if Some(&peer) == caller {
                     return Err(FieldError::new("peer", "must be another user than oneself"));
                 }
                 Ok(NewConversation::Single { peer })
             }
             ConversationKind::Group => {
-                let members = prove_members(self.members.unwrap_or_default(), Some(caller))?;
+                let members = prove_members(self.members.unwrap_or_default(), caller)?;
                 Ok(NewConversation::Group { title, members, history: self.history.map_or(DomainHistory::All, Into::into) })
             }
             ConversationKind::System => {

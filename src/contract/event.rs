@@ -140,7 +140,7 @@ pub struct PreferencesData {
 pub fn example_data(kind: EventType) -> Value {
     match kind {
         EventType::ConversationCreated => json!({"conversation":conversation()}),
-        EventType::ConversationImported => json!({}),
+        EventType::ConversationImported => json!({"imported":1200,"first_seq":8,"last_seq":1207,"head_seq":1207}),
         EventType::ConversationRenamed => json!({"title":"Lunch","by":"ann","seq":8}),
         EventType::ConversationDissolved => json!({"by":"ann","seq":9}),
         EventType::MemberJoined | EventType::MemberLeft | EventType::MemberRemoved => json!({"user_id":"bob","by":"ann","seq":8}),

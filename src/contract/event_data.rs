@@ -38,6 +38,19 @@ pub struct DissolvedData {
     pub seq: u64,
 }
 
+/// `data` of `conversation.imported`: old messages stand on these numbers now, and count as read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ImportedData {
+    /// How many are new.
+    pub imported: u64,
+    /// The first number; null when an earlier import, whose members were not told, had brought all of them.
+    pub first_seq: Option<u64>,
+    /// The last number.
+    pub last_seq: Option<u64>,
+    /// The conversation's head.
+    pub head_seq: u64,
+}
+
 /// `data` of `owner.changed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OwnerData {
@@ -79,7 +92,8 @@ pub type NamedSchema = (String, RefOr<Schema>);
 pub fn data_schema(kind: EventType) -> (NamedSchema, Vec<NamedSchema>) {
     match kind {
         EventType::ConversationCreated => shape::<ConversationData>(),
-        EventType::ConversationImported | EventType::TokenExpired | EventType::Goodbye => shape::<NoData>(),
+        EventType::ConversationImported => shape::<ImportedData>(),
+        EventType::TokenExpired | EventType::Goodbye => shape::<NoData>(),
         EventType::ConversationRenamed => shape::<RenamedData>(),
         EventType::ConversationDissolved => shape::<DissolvedData>(),
         EventType::MemberJoined | EventType::MemberLeft | EventType::MemberRemoved => shape::<MemberData>(),

@@ -50,6 +50,12 @@ fn written(shape: &str) -> Option<Vec<(&'static str, Value)>> {
             ("group", json!({"kind": "group", "title": "Lunch", "members": ["bob", "cid"], "history": "from_join"})),
             ("system", json!({"kind": "system", "key": "order:123", "title": "Your order", "members": ["ann"]})),
         ],
+        "ImportMessage" => vec![("line", json!({"id": "42", "sender": "zoe", "body": "Yes!", "at": MOMENT, "reply_to": "41"}))],
+        "ImportBody" => vec![(
+            "a group",
+            json!({"conversation": {"kind": "group", "key": "old-room-7", "owner": "ann", "members": ["bob"], "title": "Lunch"},
+                "messages": [{"id": "41", "sender": "zoe", "body": "Lunch at one?", "at": MOMENT}]}),
+        )],
         "PatchConversation" => vec![("renamed", json!({"title": "Lunch on Friday"}))],
         "SendMessage" => vec![
             ("text", json!({"client_id": KEY, "body": "Lunch at one?"})),

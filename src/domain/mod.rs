@@ -6,6 +6,7 @@ pub mod change;
 pub mod conversation;
 pub mod event;
 pub mod ids;
+pub mod import;
 pub mod media;
 pub mod membership;
 pub mod message;

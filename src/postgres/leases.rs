@@ -16,6 +16,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::connection::{Archive, read, stored};
 use super::error::{ArchiveError, Fault};
+use super::imports::is_importing;
 use crate::domain::ids::{ConversationId, Seq, ShardId};
 use crate::metrics;
 
@@ -35,6 +36,8 @@ pub enum LeaseGrant {
     Granted(Lease),
     /// The lease that begins at this number was installed in this epoch. If it is not in Redis now, it is lost: ask again and say so.
     Installed(Seq),
+    /// Old messages are being brought in; nobody gives out numbers meanwhile.
+    Importing,
     /// The epoch is not the shard's living one.
     EpochClosed,
 }
@@ -67,6 +70,9 @@ impl Archive {
                     .bind(conversation.as_str())
                     .execute(&mut *tx)
                     .await?;
+                if is_importing(&mut tx, &conversation).await? {
+                    return Ok(LeaseGrant::Importing);
+                }
                 let lost = lost.map(stored).transpose()?;
                 let grant = propose(&mut tx, &conversation, (shard, epoch), block, lost).await?;
                 tx.commit().await?;

@@ -106,7 +106,7 @@ impl Settings {
     }
 
     /// Numbers with their smallest and largest sensible value.
-    fn bounds(&self) -> [(&'static str, u64, u64, u64); 34] {
+    fn bounds(&self) -> [(&'static str, u64, u64, u64); 35] {
         const DAY_MS: u64 = 86_400_000;
         const YEAR_S: u64 = 31_536_000;
         [
@@ -126,6 +126,7 @@ impl Settings {
             ("SEQLINE_STREAM_STALL_MS", self.stream_stall_ms, 100, DAY_MS),
             ("SEQLINE_REQUEST_DEADLINE_MS", self.request_deadline_ms, 50, 120_000),
             ("SEQLINE_BODY_BYTES_MAX", self.body_bytes_max as u64, 256, 16 << 20),
+            ("SEQLINE_IMPORT_BYTES_MAX", self.import_bytes_max as u64, 256, 1 << 30),
             ("SEQLINE_MEDIA_BYTES_MAX", self.media_bytes_max as u64, 256, 1 << 30),
             ("SEQLINE_MEDIA_SIDE_MAX", u64::from(self.media_side_max), 1, 65_535),
             ("SEQLINE_MEDIA_PIXELS_MAX", self.media_pixels_max, 1, 1_000_000_000),

@@ -27,6 +27,7 @@ mod harness;
 mod house_rules;
 mod http_errors;
 mod identity;
+mod imports;
 mod large_numbers;
 mod lease_races;
 mod live_reads;
