@@ -194,22 +194,24 @@ async fn propose(
     .bind(conversation.as_str())
     .fetch_optional(&mut *tx)
     .await?;
-    // A message that stands aside is in no table, but the head that came with its batch is: its number is taken.
-    let (head,): (i64,) = sqlx::query_as(
+    // A message that stands aside is in no table, but the head that came with its batch is: its number is taken. So are those of a void,
+    // above which nothing may have been said before the lease ended.
+    let (head, void_end): (i64, i64) = sqlx::query_as(
         "SELECT GREATEST(COALESCE((SELECT max(seq) FROM messages WHERE conv_id = $1), 0),
-                         COALESCE((SELECT head_seq FROM conversations WHERE id = $1), 0))",
+                         COALESCE((SELECT head_seq FROM conversations WHERE id = $1), 0)),
+                COALESCE((SELECT max(to_seq) FROM voids WHERE conv_id = $1), 0)",
     )
     .bind(conversation.as_str())
     .fetch_one(&mut *tx)
     .await?;
     let from = match newest {
-        None => head + 1,
-        Some((_, _, _, _, Some(end))) => head.max(end) + 1,
+        None => head.max(void_end) + 1,
+        Some((_, _, _, _, Some(end))) => head.max(end).max(void_end) + 1,
         Some((from, to, of_epoch, state, _)) if state == "proposed" && of_epoch == epoch => return granted(from, to),
         Some((from, _, of_epoch, _, _)) if of_epoch == epoch && lost != Some(from) => return Ok(LeaseGrant::Installed(read(from)?)),
         Some((from, to, _, _, None)) => {
             close_lost(tx, conversation, from, to, head).await?;
-            head.max(to) + 1
+            head.max(to).max(void_end) + 1
         }
     };
     let to = from.checked_add(block - 1).ok_or(Fault::Data("a lease beyond all numbers"))?;

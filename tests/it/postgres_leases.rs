@@ -235,6 +235,22 @@ async fn a_cooled_conversation_goes_on_right_above_its_head() {
         Take(1, 20, 8, 27),
     ];
     run("cooled", steps, &[]).await;
+    // After a loss, and without a word said above the void: its numbers were given out once and stay void.
+    let after_a_loss = vec![
+        Take(0, 100, 1, 100),
+        Mark(1, true),
+        Write(0, 1, 5),
+        NewEpoch("s2"),
+        Take(1, 10, 101, 110),
+        Mark(101, true),
+        End(1, 5, true),
+        Take(1, 10, 101, 110),
+        Mark(101, true),
+        End(1, 5, true),
+        NewEpoch("s3"),
+        Take(2, 10, 101, 110),
+    ];
+    run("cooled-after-a-loss", after_a_loss, &[(6, 100)]).await;
 }
 
 #[tokio::test]
