@@ -132,7 +132,7 @@ on_both! {
         }
         let unknown = json!({"id": "o2", "sender": "zoe", "body": "x", "at": "2009-01-01T00:00:00Z", "seq": 5});
         import_lines(&s, &system, &[unknown]).await.expect_problem(422, "unknown_field");
-        import_lines(&s, &json!({"id": "group:0193c1ef-11aa-7d10-9b1d-0b8f3a6a2c11"}), &[good.clone()]).await.expect_problem(404, "not_found");
+        import_lines(&s, &json!({"id": "group:0193c1ef-11aa-7d10-9b1d-0b8f3a6a2c11"}), std::slice::from_ref(&good)).await.expect_problem(404, "not_found");
         if a.conversation("system:old").await.status == 200 {
             assert_eq!(a.conversation("system:old").await.json["head_seq"], 0, "nothing was written");
         }
