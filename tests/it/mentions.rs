@@ -38,6 +38,10 @@ on_both! {
         assert_eq!(name(&a, &group, "k3", &json!(["bob"])).await.expect_problem(422, "invalid_field").json["field"], "mentions");
         assert_eq!(name(&a, &group, "k1", &json!(["bob", "ann", "ann of green gables"])).await.expect(200).seq(), 1, "a known key comes before");
         a.invite(&group, "bob").await.expect(201);
+        eventually("bob has it in the list again", PATIENCE, async || {
+            b.conversations().await.items().iter().any(|c| c["id"] == group.as_str())
+        })
+        .await;
         assert_eq!(named(&b, &group).await, 0, "who comes back has read what was there");
         // The other one of a pair can be named in the message that makes the conversation, and nobody else.
         let id = crate::harness::client::pair("ann", "bob");
