@@ -3,8 +3,8 @@
 //! 1. The kind, by the first bytes. 2. The measures, out of the head: nothing is decoded before they are known to be small enough.
 //! 3. A walk to the last byte (see [`whole`](super::whole)). 4. The first frame is decoded, to see that it can be.
 //!
-//! Decoding takes up to [`BYTES_PER_PIXEL`] bytes a pixel (a progressive JPEG keeps all its coefficients). One budget serves the whole process:
-//! the largest picture that is taken fits into it once, small ones fit several times, and no more than [`DECODES_AT_ONCE`] are under way.
+//! Decoding takes up to `BYTES_PER_PIXEL` bytes a pixel (a progressive JPEG keeps all its coefficients). One budget serves the whole process:
+//! the largest picture that is taken fits into it once, small ones fit several times, and no more than `DECODES_AT_ONCE` are under way.
 
 use std::io::Cursor;
 use std::sync::Arc;

@@ -26,7 +26,7 @@ pub struct StoredWhole {
     pub marks: Vec<(UserId, Seq, Millis)>,
     /// The messages that never count as unread (timeline, deleted), ascending.
     pub uncounted: Vec<Seq>,
-    /// Unread messages that name a current member, of each the newest [`MENTIONS_MAX`], ascending.
+    /// Unread messages that name a current member, of each the newest `MENTIONS_MAX`, ascending.
     pub mentions: Vec<(UserId, Seq)>,
     /// The newest messages, ascending: every number from the first of them to the head is here or void.
     pub recent: Vec<Message>,

@@ -3,7 +3,7 @@
 //! Two ways lead to a page, and each is slow where the other is fast:
 //!
 //! 1. *Walk.* The conversations are read backwards together, always those whose next message may be the newest, until the page is full or
-//!    [`WALK_ROWS_MAX`] messages were looked at. What half of the messages say fills a page at once, however many there are.
+//!    `WALK_ROWS_MAX` messages were looked at. What half of the messages say fills a page at once, however many there are.
 //! 2. *Look up.* What the walk did not fill the page with is rare: the index names all of it, and sorting that is nothing. It goes on where
 //!    the walk stopped.
 //!
