@@ -106,26 +106,18 @@ impl Makers {
     fn message(&mut self) -> Message {
         let seq = (self.sent / CONVERSATIONS + 1) as u64;
         let message = Message {
-            id: Uuid::now_v7(),
-            conversation: self.conversations[self.sent % CONVERSATIONS].clone(),
             seq,
             rev: seq,
-            sender: self.users[(self.sent / CONVERSATIONS) % self.users.len()].clone(),
             client_id: Some(ClientKey::parse(&Uuid::now_v7().to_string()).unwrap()),
-            kind: MessageKind::Text,
             body: "x".repeat(BODY_BYTES),
-            media: Vec::new(),
-            reply_to: None,
-            share: None,
-            mentions: Vec::new(),
-            reactions: Vec::new(),
-            data: None,
-            client_sent_at: None,
-            created_at: 1_764_500_000_000,
-            edited_at: None,
-            deleted_at: None,
-            deleted_by: None,
             fingerprint: Some("0123456789abcdef0123456789abcdef".into()),
+            ..Message::unplaced(
+                Uuid::now_v7(),
+                self.conversations[self.sent % CONVERSATIONS].clone(),
+                self.users[(self.sent / CONVERSATIONS) % self.users.len()].clone(),
+                MessageKind::Text,
+                1_764_500_000_000,
+            )
         };
         self.sent += 1;
         message

@@ -191,26 +191,18 @@ impl Talk {
         *seq += 1;
         self.sent += 1;
         Message {
-            id: Uuid::now_v7(),
-            conversation: conversation.clone(),
             seq: *seq,
             rev: *seq,
-            sender: UserId::parse("bob").unwrap(),
             client_id: Some(ClientKey::parse(&Uuid::now_v7().to_string()).unwrap()),
-            kind: MessageKind::Text,
             body,
-            media: Vec::new(),
-            reply_to: None,
-            share: None,
-            mentions: Vec::new(),
-            reactions: Vec::new(),
-            data: None,
-            client_sent_at: None,
-            created_at: 1_764_500_000_000 + self.sent * 1_000,
-            edited_at: None,
-            deleted_at: None,
-            deleted_by: None,
             fingerprint: Some("0123456789abcdef0123456789abcdef".into()),
+            ..Message::unplaced(
+                Uuid::now_v7(),
+                conversation.clone(),
+                UserId::parse("bob").unwrap(),
+                MessageKind::Text,
+                1_764_500_000_000 + self.sent * 1_000,
+            )
         }
     }
 

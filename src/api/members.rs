@@ -8,13 +8,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::AppState;
 use super::conversations::actor;
+use super::members_only::told_to_members;
 use super::paging::{NoQuery, Query};
 use super::path::{ConversationPath, UserPath};
 use super::respond::{Problem, json, ok, show_limits};
 use crate::actions::change_conversation::{Changed, change_conversation};
 use crate::actions::limit_rate::{give_back, take_from_user};
 use crate::actions::list_members::{list_members, read_member};
-use crate::actions::read_conversation::view;
 use crate::actions::read_profiles::profiles_of;
 use crate::contract::conversation::{Member, MemberPage};
 use crate::domain::change::Command;
@@ -57,15 +57,8 @@ pub async fn put_member(
     ConversationPath(id): ConversationPath,
     UserPath(user): UserPath,
 ) -> Result<Response, Problem> {
-    let user = proven(&state, &caller, &id, user).await?;
-    let taken = match take(&state, &caller).await {
-        Ok(taken) => taken,
-        Err(limited) => {
-            // Told last: who is no member learns that first.
-            view(&state.stores, caller.reader(), &id).await?;
-            return Err(limited.into());
-        }
-    };
+    let user = told_to_members(&state, caller.reader(), &id, user).await?;
+    let taken = told_to_members(&state, caller.reader(), &id, take(&state, &caller).await).await?;
     let status = match change_conversation(&state.stores, actor(&caller), &id, &Command::Invite(user.clone())).await? {
         Changed::Yes => StatusCode::CREATED,
         Changed::No => {
@@ -89,7 +82,7 @@ pub async fn delete_member(
     ConversationPath(id): ConversationPath,
     UserPath(user): UserPath,
 ) -> Result<Response, Problem> {
-    let user = proven(&state, &caller, &id, user).await?;
+    let user = told_to_members(&state, caller.reader(), &id, user).await?;
     change_conversation(&state.stores, actor(&caller), &id, &Command::Remove(user)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -99,20 +92,4 @@ async fn take(state: &AppState, caller: &Caller) -> Result<Option<LimitState>, R
         return Ok(None);
     }
     take_from_user(&state.stores, &caller.user, Limited::UserWrites).await
-}
-
-/// The user in the path; what is wrong with it is told to members only.
-async fn proven(
-    state: &AppState,
-    caller: &Caller,
-    id: &crate::domain::ids::ConversationId,
-    user: Result<UserId, crate::domain::refusal::FieldError>,
-) -> Result<UserId, Problem> {
-    match user {
-        Ok(user) => Ok(user),
-        Err(error) => {
-            view(&state.stores, caller.reader(), id).await?;
-            Err(error.into())
-        }
-    }
 }

@@ -4,12 +4,12 @@ use axum::extract::State;
 use axum::response::Response;
 
 use super::AppState;
+use super::members_only::told_to_members;
 use super::paging::NoQuery;
 use super::path::{ConversationPath, EmojiPath, SeqPath};
 use super::respond::{Problem, ok};
 use super::strict_json::DeferredJson;
 use crate::actions::change_message::{ChangeRequest, change_message};
-use crate::actions::read_conversation::view;
 use crate::actions::read_versions::read_versions;
 use crate::actions::show_messages::show_message;
 use crate::contract::message::{Message, MessageVersion, ReactionsOfMessage, VersionList, reactions};
@@ -44,13 +44,8 @@ pub async fn patch_message(
     SeqPath(seq): SeqPath,
     DeferredJson(body): DeferredJson<PatchMessage>,
 ) -> Result<Response, Problem> {
-    let (command, pictures) = match body.and_then(|body| Ok((body.command(), body.pictures()?))) {
-        Ok(wish) => wish,
-        Err(problem) => {
-            view(&state.stores, caller.reader(), &id).await?;
-            return Err(problem);
-        }
-    };
+    let wish: Result<_, Problem> = body.and_then(|body| Ok((body.command(), body.pictures()?)));
+    let (command, pictures) = told_to_members(&state, caller.reader(), &id, wish).await?;
     let request = ChangeRequest { pictures, ..request(&caller, id, seq, command) };
     let message = change_message(&state.stores, &request).await?;
     Ok(ok(&Message::from(&show_message(&state.stores, caller.reader(), message).await?)))
@@ -109,13 +104,7 @@ async fn react(
     emoji: Result<Emoji, FieldFault>,
     put: bool,
 ) -> Result<Response, Problem> {
-    let emoji = match emoji {
-        Ok(emoji) => emoji,
-        Err(fault) => {
-            view(&state.stores, caller.reader(), &id).await?;
-            return Err(fault.of("emoji").into());
-        }
-    };
+    let emoji = told_to_members(state, caller.reader(), &id, emoji.map_err(|fault| fault.of("emoji"))).await?;
     let message = change_message(&state.stores, &request(caller, id, seq, MessageCommand::React { emoji, put })).await?;
     Ok(ok(&ReactionsOfMessage { seq: message.seq, rev: message.rev, reactions: reactions(&message, Some(&caller.user)) }))
 }

@@ -8,6 +8,7 @@ use axum::response::Response;
 
 use super::AppState;
 use super::conversations::idempotency_key;
+use super::members_only::told_to_members;
 use super::paging::{NoQuery, Query, bad};
 use super::path::{ClientIdPath, ConversationPath, SeqPath};
 use super::respond::{Problem, json, ok, show_limits};
@@ -228,13 +229,8 @@ pub async fn get_by_client_id(
         Some(_) => return Err(bad("sender", "must be a user id, and is for the service alone")),
     };
     let reader = Reader::caller(&sender, service);
-    let key = match ClientKey::parse(&client_id) {
-        Ok(key) => key,
-        Err(fault) => {
-            view(&state.stores, reader, &id).await?;
-            return Err(fault.of("client_id").into());
-        }
-    };
+    let key = ClientKey::parse(&client_id).map_err(|fault| fault.of("client_id"));
+    let key = told_to_members(&state, reader, &id, key).await?;
     let found = find_message(&state.stores, reader, &id, &key).await?;
     Ok(ok(&match found {
         SendState::Accepted(message) => {
@@ -257,13 +253,7 @@ pub async fn post_read(
     ConversationPath(id): ConversationPath,
     DeferredJson(body): DeferredJson<MarkRead>,
 ) -> Result<Response, Problem> {
-    let body = match body {
-        Ok(body) => body,
-        Err(problem) => {
-            view(&state.stores, &caller.user, &id).await?;
-            return Err(problem);
-        }
-    };
+    let body = told_to_members(&state, &caller.user, &id, body).await?;
     let at = mark_read::mark_read(&state.stores, &caller.user, &id, body.seq, |ms| Timestamp(ms).to_string()).await?;
     Ok(ok(&ReadPosition {
         read_seq: at.read_seq,

@@ -24,6 +24,7 @@ pub mod layers;
 pub mod listener;
 pub mod media;
 pub mod members;
+pub mod members_only;
 pub mod message_changes;
 pub mod messages;
 pub mod openapi;

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 
 use super::AppState;
+use super::members_only::told_to_members;
 use super::paging::NoQuery;
 use super::path::ConversationPath;
 use super::respond::{Problem, ok};
@@ -24,13 +25,8 @@ pub async fn put_preferences(
     ConversationPath(id): ConversationPath,
     DeferredJson(body): DeferredJson<PutPreferences>,
 ) -> Result<Response, Problem> {
-    match body {
-        Ok(body) => set_preferences(&state.stores, &caller.user, &id, &body.into()).await?,
-        Err(problem) => {
-            view(&state.stores, &caller.user, &id).await?;
-            return Err(problem);
-        }
-    }
+    let body = told_to_members(&state, &caller.user, &id, body).await?;
+    set_preferences(&state.stores, &caller.user, &id, &body.into()).await?;
     let seen = view(&state.stores, &caller.user, &id).await?;
     Ok(ok(&Conversation::from(&name_conversation(&state.stores, seen).await)))
 }

@@ -5,11 +5,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::AppState;
+use super::members_only::told_to_members;
 use super::paging::NoQuery;
 use super::path::ConversationPath;
 use super::respond::Problem;
 use super::strict_json::DeferredJson;
-use crate::actions::read_conversation::view;
 use crate::actions::show_typing::show_typing;
 use crate::contract::typing::ShowTyping;
 use crate::identity::Caller;
@@ -24,13 +24,7 @@ pub async fn post_typing(
     ConversationPath(id): ConversationPath,
     DeferredJson(body): DeferredJson<ShowTyping>,
 ) -> Result<Response, Problem> {
-    let body = match body {
-        Ok(body) => body,
-        Err(problem) => {
-            view(&state.stores, &caller.user, &id).await?;
-            return Err(problem);
-        }
-    };
+    let body = told_to_members(&state, &caller.user, &id, body).await?;
     show_typing(&state.stores, &caller.user, &id, body.typing).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

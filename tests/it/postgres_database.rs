@@ -58,26 +58,12 @@ pub fn conversation(key: &str) -> ConversationId {
 /// A text message as a gateway would make it, its rev equal to its seq.
 pub fn text(conv: &ConversationId, seq: Seq, sender: &str, key: &str) -> Message {
     Message {
-        id: Uuid::now_v7(),
-        conversation: conv.clone(),
         seq,
         rev: seq,
-        sender: user(sender),
         client_id: Some(ClientKey::parse(key).unwrap()),
-        kind: MessageKind::Text,
         body: format!("body {seq} \u{1F600} 中 \\ ' \" \u{FEFF}"),
-        media: Vec::new(),
-        reply_to: None,
-        share: None,
-        mentions: Vec::new(),
-        reactions: Vec::new(),
-        data: None,
-        client_sent_at: None,
-        created_at: 1_764_500_000_000 + i64::try_from(seq).unwrap(),
-        edited_at: None,
-        deleted_at: None,
-        deleted_by: None,
         fingerprint: Some("f".repeat(32)),
+        ..Message::unplaced(Uuid::now_v7(), conv.clone(), user(sender), MessageKind::Text, 1_764_500_000_000 + i64::try_from(seq).unwrap())
     }
 }
 
