@@ -27,7 +27,7 @@ const UNMATCHED: &str = "unmatched";
 /// Routes that wait for things to happen, or for a picture on a slow line; they have time limits of their own, and their time says nothing.
 const WAITING: &[&str] = &["/v1/events", "/v1/events/poll", "/v1/import", "/v1/media"];
 /// Routes that answer in something else than JSON, and check `Accept` themselves.
-const OTHER_FORM: &[&str] = &["/v1/events", "/v1/media/{id}"];
+const OTHER_FORM: &[&str] = &["/v1/events", "/v1/media/{id}", "/v1/export/conversations/{id}"];
 
 /// The id of a request, for logs.
 #[derive(Clone, Debug)]

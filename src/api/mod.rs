@@ -19,6 +19,7 @@ pub mod event_ack;
 pub mod event_poll;
 pub mod event_stream;
 pub mod event_ticket;
+pub mod export;
 pub mod import;
 pub mod layers;
 pub mod listener;

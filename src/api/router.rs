@@ -14,8 +14,8 @@ use utoipa_axum::routes;
 
 use super::respond::{Code, Problem};
 use super::{
-    AppState, blocks, conversations, event_ack, event_poll, event_stream, event_ticket, import, layers, media, members, message_changes,
-    messages, openapi, preferences, readers, search, shares, typing, users,
+    AppState, blocks, conversations, event_ack, event_poll, event_stream, event_ticket, export, import, layers, media, members,
+    message_changes, messages, openapi, preferences, readers, search, shares, typing, users,
 };
 
 /// All routes, without state and layers.
@@ -52,6 +52,7 @@ fn rows() -> OpenApiRouter<AppState> {
         // Service.
         .routes(routes!(users::put_user, users::get_user))
         .routes(routes!(import::post_import))
+        .routes(routes!(export::get_export))
         .routes(routes!(shares::put_share, shares::delete_share))
         // The contract itself.
         .routes(routes!(openapi::openapi_json))

@@ -7,6 +7,7 @@ pub mod block;
 pub mod conversation;
 pub mod event;
 pub mod event_data;
+pub mod export;
 pub mod import;
 pub mod media;
 pub mod message;

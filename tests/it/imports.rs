@@ -8,7 +8,7 @@ use crate::harness::{Answer, Client, Fleet, PATIENCE, User, eventually, on_both}
 /// Two evenings of a busy channel, not in order of time.
 const RECORDED: &str = include_str!("../data/irc-two-evenings.ndjson");
 
-fn recorded() -> Vec<Value> {
+pub fn recorded() -> Vec<Value> {
     let lines = RECORDED.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines
         .map(|old| {
@@ -21,7 +21,7 @@ fn recorded() -> Vec<Value> {
         .collect()
 }
 
-async fn import_lines(client: &Client, conversation: &Value, messages: &[Value]) -> Answer {
+pub async fn import_lines(client: &Client, conversation: &Value, messages: &[Value]) -> Answer {
     let mut body = json!({"conversation": conversation}).to_string();
     for message in messages {
         body.push('\n');

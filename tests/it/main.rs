@@ -15,6 +15,7 @@ mod deploy;
 mod dev;
 mod doctor;
 mod embedded;
+mod exports;
 mod faults_loss;
 mod faults_masters;
 mod faults_postgres;

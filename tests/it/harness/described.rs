@@ -111,10 +111,13 @@ pub fn check_answer(method: &Method, path: &str, status: u16, headers: &HeaderMa
     if !kind.ends_with("json") || is_made_up(text) {
         return;
     }
-    let Ok(body) = serde_json::from_str::<Value>(text) else { return wrong("this is no JSON") };
-    let found = faults(&format!("{word} {template} {key} {kind}"), &content["schema"], &body);
-    if !found.is_empty() {
-        wrong(&found.join("; "));
+    let parts: Vec<&str> = if kind.ends_with("ndjson") { text.lines().collect() } else { vec![text] };
+    for part in parts {
+        let Ok(body) = serde_json::from_str::<Value>(part) else { return wrong("this is no JSON") };
+        let found = faults(&format!("{word} {template} {key} {kind}"), &content["schema"], &body);
+        if !found.is_empty() {
+            wrong(&found.join("; "));
+        }
     }
 }
 
