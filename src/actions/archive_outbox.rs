@@ -11,6 +11,8 @@ use futures_util::future::join_all;
 
 use super::Stores;
 use super::archive_rows::rows_of;
+use super::settle_conflict::{is_in_conflict, rows_without_key, settle_conflict};
+use super::warm_conversation::warm_conversation;
 use super::webhook_rows::webhook_rows;
 use crate::domain::ids::{ConversationId, Millis, Rev, Seq, ShardId};
 use crate::domain::refusal::Refusal;
@@ -190,7 +192,9 @@ async fn write(stores: &Stores, sources: &[Source], items: Vec<Item>, done: &mut
                 metrics::ARCHIVE_BATCH_ROWS.record(&[], count_f64(part.len()));
                 count(&outcome);
                 tell_webhooks(stores, &part);
-                let aside = part.iter().filter_map(|item| why_aside(item, &outcome).map(|why| (item, why))).collect();
+                let waiting = settle(stores, &part, &outcome, done).await?;
+                part.retain(|item| !done.failed.iter().any(|(shard, _)| *shard == item.shard));
+                let aside = part.iter().filter_map(|item| why_aside(item, &waiting).map(|why| (item, why))).collect();
                 pass(stores, &part, aside, done).await;
             }
             Err(ArchiveError::Refused(_)) if part.len() > 1 => {
@@ -229,6 +233,7 @@ fn batch_of(sources: &[Source], items: &[Item], with_messages: bool) -> ArchiveB
         batch.versions.extend(rows.versions.iter().cloned());
         batch.preferences.extend(rows.preferences.iter().cloned());
         batch.blocks.extend(rows.blocks.iter().cloned());
+        batch.voids.extend(rows.voids.iter().cloned());
     }
     batch
 }
@@ -242,22 +247,38 @@ fn tell_webhooks(stores: &Stores, items: &[Item]) {
     }
 }
 
-fn why_aside(item: &Item, outcome: &BatchOutcome) -> Option<AsideReason> {
-    let Some((entry, rows)) = &item.read else { return Some(AsideReason::Unreadable) };
-    let message = rows.messages.first()?;
-    let conflict = outcome.conflicts.iter().any(|c| c.ours == message.id && c.seq == message.seq && c.conv == entry.conversation);
-    let key_conflict = outcome.key_conflicts.iter().any(|c| c.ours == message.id && c.seq == message.seq && c.conv == entry.conversation);
-    if conflict {
-        metrics::SEQ_CONFLICTS.add(&[], 1);
+/// Settles the entries of a part whose message found its number or its key taken, in their order, and names those that have to wait. A shard
+/// whose Redis server does not answer counts as failed.
+async fn settle(stores: &Stores, part: &[Item], outcome: &BatchOutcome, done: &mut Archived) -> Result<BTreeSet<OutboxId>, ArchiveStop> {
+    let mut waiting = BTreeSet::new();
+    for item in part {
+        let Some((entry, rows)) = item.read.as_ref().filter(|(entry, rows)| is_in_conflict(entry, rows, outcome)) else { continue };
+        match settle_conflict(stores, entry, rows, outcome).await {
+            // What settled it stands further down the outbox, and need not wait for the next poll.
+            Ok(true) if !done.more.contains(&item.shard) => done.more.push(item.shard),
+            Ok(true) => {}
+            Ok(false) => {
+                metrics::SEQ_CONFLICTS.add(&[], 1);
+                tracing::error!(
+                    conversation = %entry.conversation, entry = %item.raw.id,
+                    "another message stands in the archive where this one belongs; it waits aside until its conversation is in redis"
+                );
+                waiting.insert(item.raw.id);
+            }
+            Err(ArchiveStop::Redis(error)) => {
+                done.failed.push((item.shard, error));
+            }
+            Err(error) => return Err(error),
+        }
     }
-    if conflict || key_conflict {
-        tracing::error!(
-            conversation = %entry.conversation, seq = message.seq, id = %message.id, on_key = key_conflict,
-            "another message stands in the archive where this one belongs; it is set aside"
-        );
-        return Some(AsideReason::Conflict);
+    Ok(waiting)
+}
+
+fn why_aside(item: &Item, waiting: &BTreeSet<OutboxId>) -> Option<AsideReason> {
+    if item.read.is_none() {
+        return Some(AsideReason::Unreadable);
     }
-    None
+    waiting.contains(&item.raw.id).then_some(AsideReason::Conflict)
 }
 
 /// Moves the cursors to the end of a part, keeping aside what is not in Postgres.
@@ -292,41 +313,82 @@ async fn pass(stores: &Stores, part: &[Item], aside: Vec<(&Item, AsideReason)>, 
     }
 }
 
-/// Tries once more what stands aside in a shard; what Postgres takes now leaves the list. Returns the conversations that still wait.
+/// Tries once more what stands aside in a shard; what Postgres takes now leaves the list, and so does what is settled. Returns the
+/// conversations that still wait.
 ///
 /// # Errors
 /// When a store does not answer.
 pub async fn retry_aside(stores: &Stores, shard: ShardId) -> Result<BTreeSet<ConversationId>, ArchiveStop> {
     let mut waiting = BTreeSet::new();
+    let mut in_conflict = Vec::new();
     let mut from = "0".to_owned();
     loop {
         let Some(page) = read_aside(&stores.link, shard, &from, ASIDE_PAGE).await? else { return Err(ArchiveStop::StaleEpoch) };
-        let source = [Source { shard, epoch: page.epoch, server_id: page.server_id }];
+        let source = Source { shard, epoch: page.epoch, server_id: page.server_id };
         for kept in page.entries {
-            let item = Item::of(stores, shard, kept.entry);
-            let Some((entry, _)) = &item.read else { continue };
-            let conversation = entry.conversation.clone();
-            let batch = ArchiveBatch { late: true, ..batch_of(&source, std::slice::from_ref(&item), true) };
-            let done = match stores.archive.write_batch(&batch).await {
-                Ok(outcome) if !outcome.stale.is_empty() => return Err(ArchiveStop::StaleEpoch),
-                Ok(outcome) => {
-                    count(&outcome);
-                    outcome.conflicts.is_empty() && outcome.key_conflicts.is_empty()
-                }
-                Err(ArchiveError::Refused(_)) => false,
-                Err(error) => return Err(error.into()),
-            };
-            if done {
-                take_aside(&stores.link, shard, item.raw.id).await?;
-                tracing::info!(shard = shard.0, entry = %item.raw.id, "an entry that stood aside is in postgres now");
+            if kept.why == AsideReason::Conflict {
+                in_conflict.push((source.clone(), Item::of(stores, shard, kept.entry)));
             } else {
-                waiting.insert(conversation);
+                retry(stores, source.clone(), Item::of(stores, shard, kept.entry), &mut waiting).await?;
             }
         }
         if page.next == "0" {
-            return Ok(waiting);
+            break;
         }
         from = page.next;
+    }
+    // Of a message that stands aside in several versions the newest goes first: it is the one that is numbered anew.
+    in_conflict.sort_by_key(|(_, item)| std::cmp::Reverse(item.raw.id));
+    for (source, item) in in_conflict {
+        retry(stores, source, item, &mut waiting).await?;
+    }
+    Ok(waiting)
+}
+
+/// Tries one entry that stands aside.
+async fn retry(stores: &Stores, source: Source, item: Item, waiting: &mut BTreeSet<ConversationId>) -> Result<(), ArchiveStop> {
+    let Some((entry, rows)) = &item.read else { return Ok(()) };
+    let batch = ArchiveBatch { late: true, ..batch_of(std::slice::from_ref(&source), std::slice::from_ref(&item), true) };
+    let done = match write_late(stores, &batch).await? {
+        None => false,
+        Some(outcome) if !is_in_conflict(entry, rows, &outcome) => true,
+        Some(outcome) if outcome.conflicts.is_empty() => {
+            settle_conflict(stores, entry, rows, &outcome).await? || write_without_key(stores, source.clone(), rows).await?
+        }
+        Some(outcome) => {
+            // What stands aside has often left Redis together with its conversation.
+            if let Err(error) = warm_conversation(stores, &entry.conversation, false).await {
+                tracing::warn!(conversation = %entry.conversation, %error, "a conversation with an entry aside cannot be loaded");
+            }
+            settle_conflict(stores, entry, rows, &outcome).await?
+        }
+    };
+    if done {
+        take_aside(&stores.link, source.shard, item.raw.id).await?;
+        tracing::info!(shard = source.shard.0, entry = %item.raw.id, "an entry that stood aside is settled");
+    } else {
+        waiting.insert(entry.conversation.clone());
+    }
+    Ok(())
+}
+
+/// Writes a double that is not in Redis any more as it is to stand; false when it cannot be written yet.
+async fn write_without_key(stores: &Stores, source: Source, rows: &ArchiveBatch) -> Result<bool, ArchiveStop> {
+    let Some(rows) = rows_without_key(stores, rows).await? else { return Ok(false) };
+    let outcome = write_late(stores, &ArchiveBatch { late: true, sources: vec![source], ..rows }).await?;
+    Ok(outcome.is_some_and(|outcome| outcome.conflicts.is_empty() && outcome.key_conflicts.is_empty()))
+}
+
+/// Writes what stood aside; `None` when it is still refused.
+async fn write_late(stores: &Stores, batch: &ArchiveBatch) -> Result<Option<BatchOutcome>, ArchiveStop> {
+    match stores.archive.write_batch(batch).await {
+        Ok(outcome) if !outcome.stale.is_empty() => Err(ArchiveStop::StaleEpoch),
+        Ok(outcome) => {
+            count(&outcome);
+            Ok(Some(outcome))
+        }
+        Err(ArchiveError::Refused(_)) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -5,7 +5,9 @@ use crate::domain::event::EventType;
 use crate::domain::ids::{ShardId, UserId};
 use crate::domain::membership::Role;
 use crate::domain::preferences::Preferences;
-use crate::postgres::{ArchiveBatch, BlockRow, ConversationFacts, ConversationRow, MemberRow, PreferencesRow, ReadRow, VersionRow};
+use crate::postgres::{
+    ArchiveBatch, BlockRow, ConversationFacts, ConversationRow, MemberRow, PreferencesRow, ReadRow, VersionRow, VoidRow,
+};
 use crate::redis::outbox::OutboxEntry;
 use crate::redis::stored_form::{StoredConversation, Unreadable, parse_message_json};
 
@@ -40,6 +42,7 @@ pub fn rows_of(shard: ShardId, entry: &OutboxEntry) -> Result<ArchiveBatch, Unre
         rows.versions.push(VersionRow {
             conv: conversation.clone(),
             seq,
+            message: rows.messages.first().map(|message| message.id),
             rev: before.rev,
             at: before.at,
             body: before.b.clone(),
@@ -62,10 +65,11 @@ pub fn rows_of(shard: ShardId, entry: &OutboxEntry) -> Result<ArchiveBatch, Unre
         let (blocker, blocked) = (user(&block.by)?, user(&block.of)?);
         rows.blocks.push(BlockRow { blocker, blocked, conv: conversation.clone(), since: block.since, rev: entry.rev });
     }
+    rows.voids.extend(entry.change.voids.iter().map(|(from, to)| VoidRow { conv: conversation.clone(), from: *from, to: *to }));
     let facts = entry.change.conversation.as_ref().map(facts_of).transpose()?;
     // A watermark, an edit or a mark to read again is no activity of the conversation.
     let is = |kind: EventType| entry.change.events.iter().any(|e| e.t == kind.code());
-    let made = entry.change.events.is_empty() || is(EventType::MessageCreated);
+    let made = entry.change.events.is_empty() || is(EventType::MessageCreated) || is(EventType::MessageResequenced);
     let active = (seq.is_some() && made) || is(EventType::ConversationImported) || facts.is_some() || !rows.members.is_empty();
     rows.conversations.push(ConversationRow {
         id: conversation.clone(),

@@ -31,6 +31,9 @@ use crate::redis::touch_index::touch_index;
 /// First and longest pause between two looks at the archive while a send waits for its commit, in ms.
 const ARCHIVE_LOOK_MS: (u64, u64) = (5, 100);
 
+/// Pause after which a message that is awaited is looked for above its number too, in ms: most need no such look.
+const MOVED_LOOK_MS: u64 = 20;
+
 /// How far a message must get, or got, before the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ack {
@@ -145,7 +148,7 @@ async fn send(stores: &Arc<Stores>, request: SendRequest, limited: Option<Refusa
                     fetch_numbers(stores, id);
                 }
                 let message = Message { seq, rev, ..fresh };
-                let reached = wait_for(stores, &message, request.ack, until, Some(&replid)).await;
+                let (message, reached) = wait_for(stores, message, request.ack, until, Some(&replid)).await;
                 let limits =
                     conversation_limit(stores).map(|rate| rate.with_left(Limited::ConversationSends, tokens)).into_iter().collect();
                 return Ok(SendOutcome { message, replayed: false, reached, limits });
@@ -160,7 +163,7 @@ async fn send(stores: &Arc<Stores>, request: SendRequest, limited: Option<Refusa
                 };
                 // An earlier try of this very request whose answer was lost is no replay for the client.
                 let replayed = message.id != fresh.id;
-                let reached = wait_for(stores, &message, request.ack, until, None).await;
+                let (message, reached) = wait_for(stores, message, request.ack, until, None).await;
                 return Ok(SendOutcome { message, replayed, reached, limits: Vec::new() });
             }
             Ok(Sent::Conflict) => return Err(Refusal::IdempotencyConflict),
@@ -353,26 +356,35 @@ fn fetch_numbers(stores: &Arc<Stores>, id: &ConversationId) {
     });
 }
 
-/// Waits until the message has got as far as asked, or the deadline comes; the level that was reached is never an error.
-async fn wait_for(stores: &Stores, message: &Message, asked: Ack, until: Instant, replid: Option<&str>) -> Ack {
+/// Waits until the message has got as far as asked, or the deadline comes; the level that was reached is never an error. One that was
+/// numbered anew on its way to the archive comes back with its final number.
+async fn wait_for(stores: &Stores, message: Message, asked: Ack, until: Instant, replid: Option<&str>) -> (Message, Ack) {
     match asked {
-        Ack::Accepted => Ack::Accepted,
+        Ack::Accepted => (message, Ack::Accepted),
         Ack::Replicated => {
             let key = keys::shard_info(stores.keys.shard_of(&message.conversation));
             let left_ms = u64::try_from(until.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(0);
             match stores.link.wait_replicas(&key, left_ms).await {
-                Ok(r) if r.connected > 0 && r.confirmed >= r.connected && replid.is_none_or(|id| id == r.replid) => Ack::Replicated,
-                _ => Ack::Accepted,
+                Ok(r) if r.connected > 0 && r.confirmed >= r.connected && replid.is_none_or(|id| id == r.replid) => {
+                    (message, Ack::Replicated)
+                }
+                _ => (message, Ack::Accepted),
             }
         }
         Ack::Archived => {
             let mut pause_ms = ARCHIVE_LOOK_MS.0;
             loop {
                 if stores.archive.is_archived(&message.conversation, message.seq, message.id).await.unwrap_or(false) {
-                    return Ack::Archived;
+                    return (message, Ack::Archived);
+                }
+                if pause_ms > MOVED_LOOK_MS
+                    && let Ok(Some(seq)) = stores.archive.seq_of(&message.conversation, message.id, message.seq).await
+                    && let Ok(Some(moved)) = stores.archive.messages_at(&message.conversation, &[seq]).await.map(|mut found| found.pop())
+                {
+                    return (moved, Ack::Archived);
                 }
                 if Instant::now() + Duration::from_millis(pause_ms) >= until {
-                    return Ack::Accepted;
+                    return (message, Ack::Accepted);
                 }
                 tokio::time::sleep(Duration::from_millis(pause_ms)).await;
                 pause_ms = (pause_ms * 2).min(ARCHIVE_LOOK_MS.1);

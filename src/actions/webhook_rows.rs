@@ -57,7 +57,7 @@ fn facts(entry: &OutboxEntry, kind: EventType, event: &StoredEvent, message: Opt
         facts.insert("reactions".to_owned(), reaction_counts(message));
     }
     // Only the script knew the number of the timeline message that goes with the event.
-    if let (false, Some(message)) = (facts.is_empty(), message) {
+    if let (false, Some(message)) = (facts.is_empty() || kind == EventType::MessageResequenced, message) {
         facts.insert("seq".to_owned(), message.seq.into());
     }
     if let (EventType::ConversationCreated, Some(made)) = (kind, &entry.change.conversation) {

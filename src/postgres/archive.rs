@@ -119,6 +119,8 @@ pub struct VersionRow {
     pub conv: ConversationId,
     /// Which message.
     pub seq: Seq,
+    /// Its id, where it is not certain yet that the number is its own; without it in the archive the version is not written.
+    pub message: Option<Uuid>,
     /// Rev of the message then.
     pub rev: Rev,
     /// Since when these words had stood.
@@ -127,6 +129,17 @@ pub struct VersionRow {
     pub body: String,
     /// Ids of its pictures.
     pub media: Vec<Uuid>,
+}
+
+/// Numbers that will never hold a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VoidRow {
+    /// Where.
+    pub conv: ConversationId,
+    /// The first.
+    pub from: Seq,
+    /// The last.
+    pub to: Seq,
 }
 
 /// What is written together.
@@ -152,6 +165,8 @@ pub struct ArchiveBatch {
     pub preferences: Vec<PreferencesRow>,
     /// Blocks that were set or lifted.
     pub blocks: Vec<BlockRow>,
+    /// Numbers that were passed.
+    pub voids: Vec<VoidRow>,
 }
 
 /// Another message stands on this number already. Nothing was overwritten.
@@ -199,6 +214,15 @@ pub struct BatchOutcome {
     pub key_conflicts: Vec<KeyConflict>,
 }
 
+impl BatchOutcome {
+    /// Whether this message of the batch was not written on this number, because the number or its key is another one's.
+    #[must_use]
+    pub fn is_lost(&self, conversation: &ConversationId, seq: Seq, id: Uuid) -> bool {
+        self.conflicts.iter().any(|c| c.conv == *conversation && c.seq == seq && c.ours == id)
+            || self.key_conflicts.iter().any(|c| c.conv == *conversation && c.seq == seq && c.ours == id)
+    }
+}
+
 impl Archive {
     /// Writes a batch in one transaction. Safe to repeat.
     ///
@@ -232,7 +256,8 @@ async fn write(connection: &mut PgConnection, plan: &Reduced) -> Result<BatchOut
     write_facts::write_reads(&mut tx, &moved).await?;
     write_preferences(&mut tx, plan.preferences.values()).await?;
     write_blocks(&mut tx, plan.blocks.values()).await?;
-    write_versions(&mut tx, &plan.versions).await?;
+    write_versions(&mut tx, plan.versions.iter().filter(|v| v.message.is_none_or(|id| !outcome.is_lost(&v.conv, v.seq, id)))).await?;
+    write_facts::write_voids(&mut tx, &plan.voids).await?;
     tx.commit().await?;
     Ok(outcome)
 }
@@ -283,6 +308,7 @@ struct Reduced {
     versions: Vec<VersionRow>,
     preferences: BTreeMap<(ConversationId, UserId), PreferencesRow>,
     blocks: BTreeMap<(UserId, UserId), BlockRow>,
+    voids: Vec<VoidRow>,
 }
 
 impl Reduced {
@@ -327,16 +353,16 @@ impl Reduced {
         versions.sort_by(|a, b| (&a.conv, a.seq, a.rev).cmp(&(&b.conv, b.seq, b.rev)));
         let preferences = newest(batch.preferences, |row| (row.conv.clone(), row.user.clone()), |row| row.rev);
         let blocks = newest(batch.blocks, |row| (row.blocker.clone(), row.blocked.clone()), |row| row.rev);
-        Self { sources: batch.sources, messages, conversations, members, reads, events, late: batch.late, versions, preferences, blocks }
+        let mut voids = batch.voids;
+        voids.sort_by(|a, b| (&a.conv, a.from).cmp(&(&b.conv, b.from)));
+        let (sources, late) = (batch.sources, batch.late);
+        Self { sources, messages, conversations, members, reads, events, late, versions, preferences, blocks, voids }
     }
 
     /// The batch's watermarks and those that its senders moved by sending what now stands in the archive.
     fn marks_after(&self, outcome: &BatchOutcome) -> Marks {
         let mut marks = self.reads.clone();
-        let lost = |message: &Message| {
-            outcome.conflicts.iter().any(|c| c.ours == message.id && c.seq == message.seq)
-                || outcome.key_conflicts.iter().any(|c| c.ours == message.id && c.seq == message.seq)
-        };
+        let lost = |message: &Message| outcome.is_lost(&message.conversation, message.seq, message.id);
         for message in &self.messages {
             // Who sends has read up to there; the timeline has no key and is nobody's sending.
             if message.client_id.is_some() && !lost(message) {

@@ -1,5 +1,7 @@
 //! What messages said before they were edited or taken back.
 
+use std::sync::Arc;
+
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -12,7 +14,7 @@ use crate::domain::ids::{ConversationId, Millis, Seq};
 const VERSIONS_MAX: i64 = 1_000;
 
 /// Writes versions; one that is there already stays as it is.
-pub(super) async fn write_versions(tx: &mut PgConnection, versions: &[VersionRow]) -> Result<(), Fault> {
+pub(super) async fn write_versions(tx: &mut PgConnection, versions: impl Iterator<Item = &VersionRow>) -> Result<(), Fault> {
     // Most batches have none, and edits are rare enough for a statement each.
     for version in versions {
         sqlx::query(
@@ -32,6 +34,22 @@ pub(super) async fn write_versions(tx: &mut PgConnection, versions: &[VersionRow
 }
 
 impl Archive {
+    /// Keeps versions of a message apart from any batch. Safe to repeat.
+    ///
+    /// # Errors
+    /// When the archive does not answer.
+    pub async fn keep_versions(&self, versions: &[VersionRow]) -> Result<(), ArchiveError> {
+        if versions.is_empty() {
+            return Ok(());
+        }
+        let versions = Arc::new(versions.to_vec());
+        self.unit("keep_versions", move |connection| {
+            let versions = Arc::clone(&versions);
+            Box::pin(async move { write_versions(connection, versions.iter()).await })
+        })
+        .await
+    }
+
     /// What a message said before, oldest first, at most a thousand versions.
     ///
     /// # Errors
@@ -49,9 +67,10 @@ impl Archive {
                 .bind(VERSIONS_MAX)
                 .fetch_all(connection)
                 .await?;
-                rows.into_iter()
-                    .map(|(rev, at, body, media)| Ok(VersionRow { conv: conversation.clone(), seq, rev: read(rev)?, at, body, media }))
-                    .collect()
+                let version = |(rev, at, body, media)| {
+                    Ok(VersionRow { conv: conversation.clone(), seq, message: None, rev: read(rev)?, at, body, media })
+                };
+                rows.into_iter().map(version).collect()
             })
         })
         .await

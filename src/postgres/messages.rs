@@ -270,6 +270,27 @@ impl Archive {
         .await
     }
 
+    /// The number from `lowest` on, but not `lowest` itself, on which this very message stands.
+    ///
+    /// # Errors
+    /// When the archive does not answer.
+    pub async fn seq_of(&self, conversation: &ConversationId, id: Uuid, lowest: Seq) -> Result<Option<Seq>, ArchiveError> {
+        let conversation = conversation.clone();
+        self.unit("seq_of", move |connection| {
+            let conversation = conversation.clone();
+            Box::pin(async move {
+                let row: Option<(i64,)> = sqlx::query_as("SELECT seq FROM messages WHERE conv_id = $1 AND seq > $2 AND id = $3 LIMIT 1")
+                    .bind(conversation.as_str())
+                    .bind(bound(lowest))
+                    .bind(id)
+                    .fetch_optional(connection)
+                    .await?;
+                row.map(|(seq,)| read(seq)).transpose()
+            })
+        })
+        .await
+    }
+
     /// Whether this very message is committed on this number: what `ack=archived` answers by.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ mod write_media;
 mod write_messages;
 
 pub use archive::{
-    ArchiveBatch, BatchOutcome, Conflict, ConversationFacts, ConversationRow, KeyConflict, MemberRow, ReadRow, Source, VersionRow,
+    ArchiveBatch, BatchOutcome, Conflict, ConversationFacts, ConversationRow, KeyConflict, MemberRow, ReadRow, Source, VersionRow, VoidRow,
 };
 pub use blocks::BlockRow;
 pub use connection::{Archive, Claim};

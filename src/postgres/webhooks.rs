@@ -122,10 +122,8 @@ pub(super) async fn queue(
         .fetch_all(&mut *tx)
         .await?;
     let known: BTreeMap<&str, i64> = known.iter().map(|(id, rev)| (id.as_str(), *rev)).collect();
-    let lost = |row: &WebhookRow| {
-        let is = |conv: &ConversationId, ours: Uuid| *conv == row.conv && Some(ours) == row.message;
-        outcome.conflicts.iter().any(|c| is(&c.conv, c.ours)) || outcome.key_conflicts.iter().any(|c| is(&c.conv, c.ours))
-    };
+    // What shows a message that is not in the archive waits for it; of what else came with it there is no reason to wait.
+    let lost = |row: &WebhookRow| row.seq > 0 && row.message.is_some_and(|id| outcome.is_lost(&row.conv, row.seq, id));
     let mut fresh = Vec::with_capacity(events.len());
     for row in events.values().filter(|row| !lost(row)) {
         if late || known.get(row.conv.as_str()).is_none_or(|archived| bound(row.rev) > *archived) {

@@ -2,9 +2,10 @@
 
 use sqlx::PgConnection;
 
-use super::archive::{ConversationState, Marks, MemberRow};
+use super::archive::{ConversationState, Marks, MemberRow, VoidRow};
 use super::connection::stored;
 use super::error::Fault;
+use crate::metrics;
 
 /// Writes conversations, sorted by id: head, rev and time by their own maximum, the facts when they are newer.
 pub(super) async fn write_conversations(tx: &mut PgConnection, states: impl Iterator<Item = &ConversationState>) -> Result<(), Fault> {
@@ -49,6 +50,22 @@ pub(super) async fn write_conversations(tx: &mut PgConnection, states: impl Iter
     .bind(states.iter().map(|s| s.updated_at).collect::<Vec<_>>())
     .execute(tx)
     .await?;
+    Ok(())
+}
+
+/// Writes ranges of numbers that will never hold a message; one that is there already stays as it is.
+pub(super) async fn write_voids(tx: &mut PgConnection, voids: &[VoidRow]) -> Result<(), Fault> {
+    // Nearly every batch has none, and no batch has many.
+    for void in voids {
+        let done =
+            sqlx::query("INSERT INTO voids (conv_id, from_seq, to_seq) VALUES ($1, $2, $3) ON CONFLICT (conv_id, from_seq) DO NOTHING")
+                .bind(void.conv.as_str())
+                .bind(stored(void.from)?)
+                .bind(stored(void.to)?)
+                .execute(&mut *tx)
+                .await?;
+        metrics::VOIDS.add(&[], done.rows_affected());
+    }
     Ok(())
 }
 

@@ -13,6 +13,7 @@
 //! | `block_low`, `block_high` | since when the bytewise lower one of a pair blocks the other, and the other way round, ms; absent or empty is not |
 //! | `cleared_max` | highest seq that any member has cleared to |
 //! | `last_request` | id of the last change applied |
+//! | `moved:<message id>` | number that a message got in the place of one that another message had in the archive |
 
 use std::collections::HashMap;
 

@@ -6,7 +6,7 @@ use super::{
     discard_conversation, drop_conversation, extend_lease, find_gateways, find_message, forget_left, install_conversation, lease_shard,
     mark_offset, open_conversation, open_epoch, read_aside, read_backlog, read_conversation, read_index, read_intervals, read_log,
     read_members, read_messages, read_readers, read_shard, register_streams, register_worker, release_shard, reopen_conversation,
-    send_message, set_preferences, show_typing, take_token, touch_index, trim_window, wake_gateway,
+    resequence_message, send_message, set_preferences, settle_double, show_typing, take_token, touch_index, trim_window, wake_gateway,
 };
 
 /// All scripts, in alphabetical order of their names; each stands beside its typed function.
@@ -44,8 +44,10 @@ pub static ALL: &[&Script] = &[
     &register_worker::SCRIPT,
     &release_shard::SCRIPT,
     &reopen_conversation::SCRIPT,
+    &resequence_message::SCRIPT,
     &send_message::SCRIPT,
     &set_preferences::SCRIPT,
+    &settle_double::SCRIPT,
     &show_typing::SCRIPT,
     &take_token::SCRIPT,
     &touch_index::SCRIPT,

@@ -388,4 +388,22 @@ pub struct Change {
     /// A block that was set or lifted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<StoredBlock>,
+    /// Numbers that were passed and will never hold a message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub voids: Vec<(Seq, Seq)>,
+}
+
+impl Change {
+    /// One that only tells everybody of its message.
+    #[must_use]
+    pub fn telling(kind: EventType, data: Option<serde_json::Value>) -> Self {
+        Self { events: vec![StoredEvent::new(kind, Audience::All, data)], ..Self::default() }
+    }
+
+    /// As one JSON object.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // A tree of strings and numbers always serialises.
+        serde_json::to_string(self).unwrap_or_default()
+    }
 }

@@ -50,7 +50,9 @@ pub fn expand_entry(entry: &OutboxEntry, members: &[UserId]) -> Vec<Delivery> {
 fn pointer(entry: &OutboxEntry, kind: EventType, event: &StoredEvent) -> Pointer {
     let mut data = event.d.clone();
     // Only the script knew the number of the timeline message that goes with the event; who is removed learns it from here alone.
-    if let (Some(serde_json::Value::Object(facts)), Some((seq, _))) = (&mut data, &entry.message) {
+    if let (Some(serde_json::Value::Object(facts)), Some((seq, _))) = (&mut data, &entry.message)
+        && kind != EventType::MessageResequenced
+    {
         facts.insert("seq".to_owned(), (*seq).into());
     }
     Pointer {

@@ -96,19 +96,6 @@ on_both! {
         assert_eq!(state(&pair.one, shard).await.aside, 0);
     }
 
-    async fn another_message_on_the_same_number_is_an_alarm_and_overwrites_nothing(pair: StorePair) {
-        let id = group(&pair.one, "ann", &["bob"]).await;
-        send_run(&pair.one, "ann", &id, 1..=5).await;
-        let mut connection = pair.database.connect().await;
-        let foreign = "INSERT INTO messages (conv_id, seq, id, sender, kind, body, rev, created_at_ms) VALUES ($1, 3, gen_random_uuid(), 'eve', 'text', 'mine', 1, 1)";
-        sqlx::query(foreign).bind(id.as_str()).execute(&mut connection).await.unwrap();
-        archive_all(&pair.one).await;
-        let bodies = sqlx::query_scalar::<_, String>("SELECT body FROM messages WHERE conv_id = $1 ORDER BY seq");
-        assert_eq!(bodies.bind(id.as_str()).fetch_all(&mut connection).await.unwrap(), ["m1", "m2", "mine", "m4", "m5"]);
-        let state = state(&pair.one, pair.one.keys.shard_of(&id)).await;
-        assert_eq!((state.aside, state.archived), (1, state.last), "it is kept aside, and the line goes on");
-    }
-
     async fn an_entry_that_cannot_be_read_stands_aside(pair: StorePair) {
         let id = group(&pair.one, "ann", &["bob"]).await;
         let shard = pair.one.keys.shard_of(&id);

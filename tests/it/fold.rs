@@ -158,6 +158,18 @@ async fn fold(client: &Client, state: &State, event: &Event) {
     }
     let held = known.as_mut().unwrap();
     match event.name.as_str() {
+        "message.resequenced" => {
+            let (message, old) = (&data["message"], data["old_seq"].as_u64().unwrap());
+            // What stands there now follows, if it did not come before.
+            if held.messages.get(&old).is_some_and(|known| known["id"] == message["id"]) {
+                held.messages.remove(&old);
+            }
+            let seq = message["seq"].as_u64().unwrap();
+            held.messages.insert(seq, message.clone());
+            if message["sender"] == me && !message["client_id"].is_null() {
+                held.read_seq = held.read_seq.max(seq);
+            }
+        }
         "message.created" | "message.edited" | "message.deleted" => {
             let message = &data["message"];
             let seq = message["seq"].as_u64().unwrap();

@@ -58,6 +58,7 @@ mod rate_limits;
 mod readers;
 mod redis_link;
 mod redis_link_faults;
+mod resequence;
 mod resume;
 mod scene;
 mod search;
