@@ -64,7 +64,7 @@ async fn replicated_means_that_every_replica_has_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn archived_waits_for_the_commit_and_retries_join_it() {
-    let fleet = Fleet::start_with(RedisKind::Single, 2, 1, DEADLINE).await;
+    let fleet = Fleet::start_with(RedisKind::Single, 2, 1, &["--request-deadline-ms", "4000"]).await;
     let ann = User::new("ann");
     let (one, two) = (fleet.client(0, &ann), fleet.client(1, &ann));
     let group = one.create_group("acks", &["bob"]).await;
