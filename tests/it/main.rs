@@ -21,6 +21,7 @@ mod faults_masters;
 mod faults_postgres;
 mod faults_processes;
 mod faults_redis;
+mod faults_takeover;
 mod faulty_gateway;
 mod fold;
 mod handoff;

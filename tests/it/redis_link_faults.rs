@@ -4,17 +4,18 @@
 //! off: nothing was executed twice, what was answered was executed, and what is said not to have been sent was not executed.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use seqline::embedded::{RedisCluster, RedisOptions, RedisServer, TempFolder, WireReply, free_port};
+use seqline::embedded::{RedisCluster, RedisOptions, RedisServer, TempFolder, WireReply};
 use seqline::redis::link::{Link, LinkError, Script};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+
+use crate::harness::standby::Sentinel;
 
 static COUNT: Script = Script { name: "count", source: "return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)" };
 
@@ -342,50 +343,17 @@ async fn a_slot_that_moves_is_followed() {
     assert_eq!(link.wait_replicas(&key, 100).await.unwrap().connected, 0);
 }
 
-/// A Sentinel, killed when dropped.
-struct Sentinel {
-    port: u16,
-    child: std::process::Child,
-}
-
-impl Sentinel {
-    fn start(folder: PathBuf, master: &RedisServer) -> Self {
-        std::fs::create_dir_all(&folder).unwrap();
-        let port = free_port().unwrap();
-        let text = format!(
-            "port {port}\nbind 127.0.0.1\nrequirepass watch\ndir {}\nsentinel monitor main 127.0.0.1 {} 1\nsentinel auth-pass main {}\n\
-             sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n",
-            folder.display(),
-            master.port(),
-            master.password()
-        );
-        let path = folder.join("sentinel.conf");
-        std::fs::write(&path, text).unwrap();
-        let log = std::fs::File::create(folder.join("log")).unwrap();
-        let child = std::process::Command::new("redis-server").arg(path).arg("--sentinel").stdout(log).spawn().unwrap();
-        Self { port, child }
-    }
-}
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 async fn sentinels_name_another_server(signal: &str) {
     let folder = TempFolder::new("link").unwrap();
     let mut master = RedisServer::start(&folder.path().join("master"), &options()).await.unwrap();
     let follow = RedisOptions { replica_of: Some(master.port()), password: Some(master.password().to_owned()), ..options() };
     let replica = RedisServer::start(&folder.path().join("replica"), &follow).await.unwrap();
     let sentinel = Sentinel::start(folder.path().join("sentinel"), &master);
-    let url =
-        format!("redis-sentinel://:{}@127.0.0.1:{}?sentinelServiceName=main&sentinelPassword=watch", master.password(), sentinel.port);
+    let url = sentinel.url(master.password());
     let link = Link::connect(&url, 10_000).await.unwrap();
     count(&link, "a:{1}", "before").await.unwrap();
     let begun = Instant::now();
-    let mut wire = seqline::embedded::Wire::connect(sentinel.port, "watch").await.unwrap();
+    let mut wire = sentinel.wire().await;
     loop {
         let known = wire.command(&["SENTINEL", "REPLICAS", "main"]).await.unwrap();
         if known.items().len() == 1 && link.wait_replicas("a:{1}", 1_000).await.unwrap().confirmed == 1 {

@@ -1,6 +1,7 @@
 //! What the tests stand on: private servers, fleets of gateways and workers, and clients that speak to them as applications do.
 //!
 //! - [`servers`]: a Redis (single or Cluster) of a test's own, a database of its own on the one Postgres that a test process starts.
+//! - [`standby`]: servers that take over from each other.
 //! - [`fleet`]: gateways and workers in this process; [`processes`]: the same as processes, to kill and to halt.
 //! - [`user`], [`client`], [`stream`], [`frames`]: tokens, requests, event streams. They know the contract and nothing of the code.
 //! - [`described`]: holds every answer and every event that a test gets against the OpenAPI document.
@@ -20,6 +21,7 @@ pub mod lone_gateway;
 pub mod pictures;
 pub mod processes;
 pub mod servers;
+pub mod standby;
 pub mod stores;
 pub mod stream;
 pub mod user;
@@ -30,6 +32,7 @@ pub use fleet::{Fleet, PATIENCE};
 pub use host_application::{Call, HostApplication, Reply};
 pub use processes::{Process, ProcessFleet};
 pub use servers::{PrivateRedis, RedisKind, TestDatabase};
+pub use standby::Standby;
 pub use stores::StorePair;
 pub use stream::{Event, EventStream, StreamRequest};
 pub use user::User;

@@ -29,6 +29,8 @@ pub struct PrivateRedis {
 enum Servers {
     Single(Box<RedisServer>),
     Cluster(RedisCluster),
+    /// Kept by somebody else; only where they are is known.
+    Elsewhere(String),
 }
 
 impl PrivateRedis {
@@ -52,9 +54,15 @@ impl PrivateRedis {
         Self { servers, _folder: folder }
     }
 
+    /// Servers that somebody else keeps, at this URL.
+    pub fn elsewhere(url: String) -> Self {
+        Self { servers: Servers::Elsewhere(url), _folder: TempFolder::new("test-redis").unwrap() }
+    }
+
     /// The URL that the product is given.
     pub fn url(&self) -> String {
         match &self.servers {
+            Servers::Elsewhere(url) => url.clone(),
             Servers::Single(server) => server.url(),
             Servers::Cluster(cluster) => cluster.url(),
         }
@@ -63,7 +71,7 @@ impl PrivateRedis {
     /// The kind it is.
     pub fn kind(&self) -> RedisKind {
         match &self.servers {
-            Servers::Single(_) => RedisKind::Single,
+            Servers::Single(_) | Servers::Elsewhere(_) => RedisKind::Single,
             Servers::Cluster(_) => RedisKind::Cluster,
         }
     }
@@ -73,6 +81,7 @@ impl PrivateRedis {
         match &mut self.servers {
             Servers::Single(server) => std::slice::from_mut(&mut **server),
             Servers::Cluster(cluster) => cluster.nodes_mut(),
+            Servers::Elsewhere(_) => &mut [],
         }
     }
 
@@ -80,7 +89,7 @@ impl PrivateRedis {
     pub fn folder(&self) -> std::path::PathBuf {
         match &self.servers {
             Servers::Single(server) => server.log_path().parent().unwrap().to_owned(),
-            Servers::Cluster(_) => panic!("a Cluster has a folder for each node"),
+            Servers::Cluster(_) | Servers::Elsewhere(_) => panic!("there is no one folder"),
         }
     }
 
@@ -89,6 +98,7 @@ impl PrivateRedis {
         let nodes = match &self.servers {
             Servers::Single(server) => std::slice::from_ref(&**server),
             Servers::Cluster(cluster) => cluster.nodes(),
+            Servers::Elsewhere(_) => &[],
         };
         let mut answers = Vec::new();
         for node in nodes {
@@ -160,6 +170,11 @@ impl TestDatabase {
         self.server.as_mut().expect("this database is on everybody's server")
     }
 
+    /// The same database, for a second fleet on it; this one must outlive it.
+    pub fn shared(&self) -> Self {
+        Self { name: String::new(), url: self.url.clone(), server: None }
+    }
+
     /// The URL that the product is given.
     pub fn url(&self) -> &str {
         &self.url
@@ -173,7 +188,7 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        if self.server.is_none() {
+        if self.server.is_none() && !self.name.is_empty() {
             FINISHED.lock().unwrap().push(std::mem::take(&mut self.name));
         }
     }
