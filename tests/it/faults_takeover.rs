@@ -283,7 +283,7 @@ async fn an_old_primary_that_still_takes_writes_gives_no_number_again() {
     crowd.further(100).await;
     // From here on there are two that take writes; neither knows of the other.
     new.wire().await.unwrap().expect_ok(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
-    let after = Fleet::start_over(at_new, before.database().shared(), 2, 1, FLAGS).await;
+    let after = Fleet::start_over(at_new, before.database().at(before.database().url()), 2, 1, FLAGS).await;
     let second = Writers::start(writers.iter().map(|user| both(&after, user)).collect(), &groups, &names);
     second.further(200).await;
     crowd.further(100).await;

@@ -16,6 +16,7 @@ mod dev;
 mod doctor;
 mod embedded;
 mod exports;
+mod fault_matrix;
 mod faults_loss;
 mod faults_masters;
 mod faults_postgres;

@@ -3,6 +3,7 @@
 //! - [`servers`]: a Redis (single or Cluster) of a test's own, a database of its own on the one Postgres that a test process starts.
 //! - [`standby`]: servers that take over from each other.
 //! - [`fleet`]: gateways and workers in this process; [`processes`]: the same as processes, to kill and to halt.
+//! - [`proxy`]: stands before a store and loses questions or answers when told to.
 //! - [`user`], [`client`], [`stream`], [`frames`]: tokens, requests, event streams. They know the contract and nothing of the code.
 //! - [`described`]: holds every answer and every event that a test gets against the OpenAPI document.
 //! - [`host_application`]: a server that is told and asked, and answers as a test wants it to.
@@ -20,6 +21,7 @@ pub mod log_writer;
 pub mod lone_gateway;
 pub mod pictures;
 pub mod processes;
+pub mod proxy;
 pub mod servers;
 pub mod standby;
 pub mod stores;

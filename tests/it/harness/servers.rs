@@ -170,9 +170,9 @@ impl TestDatabase {
         self.server.as_mut().expect("this database is on everybody's server")
     }
 
-    /// The same database, for a second fleet on it; this one must outlive it.
-    pub fn shared(&self) -> Self {
-        Self { name: String::new(), url: self.url.clone(), server: None }
+    /// The same database at this URL, for another fleet or through a proxy; this one must outlive it.
+    pub fn at(&self, url: impl Into<String>) -> Self {
+        Self { name: String::new(), url: url.into(), server: None }
     }
 
     /// The URL that the product is given.
