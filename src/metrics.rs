@@ -289,8 +289,12 @@ table! {
     gauge PARTITIONS_LAGGING = "seqline_partitions_lagging" {};
     /// Rounds of a worker that failed, by worker
     counter WORKER_ERRORS = "seqline_worker_errors_total" {
-        worker: ["own_shards", "dispatch_events", "archive_messages", "retry_aside", "tend_shards", "index_messages", "cool_conversations", "send_webhooks", "sweep_media"]
+        worker: ["own_shards", "dispatch_events", "archive_messages", "retry_aside", "tend_shards", "index_messages", "cool_conversations", "send_webhooks", "sweep_media", "erase_users"]
     };
+    /// Users to be erased, by how far it came; more begun than done for long needs a look at the worker's errors
+    counter ERASURES = "seqline_erasures_total" {outcome: ["begun", "done"]};
+    /// Messages blanked because their sender was erased
+    counter ERASED_MESSAGES = "seqline_erased_messages_total" {};
 
     // The host application.
     /// Webhooks by what came of a try; failed ones are tried again, dead ones were given up
@@ -312,7 +316,7 @@ table! {
     /// Streams opened, by where they started
     counter STREAMS_OPENED = "seqline_streams_opened_total" {start: ["resumed", "cursor", "head"]};
     /// Streams closed, by reason
-    counter STREAMS_CLOSED = "seqline_streams_closed_total" {reason: ["client", "life", "expired", "drain", "stalled", "error"]};
+    counter STREAMS_CLOSED = "seqline_streams_closed_total" {reason: ["client", "life", "expired", "erased", "drain", "stalled", "error"]};
     /// Positions that could not be resumed from, by reason
     counter RESYNCS = "seqline_resyncs_total" {reason: ["trimmed", "future", "lost"]};
     /// Events written to streams, by way; live_only leaves no log entry

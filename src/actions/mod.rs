@@ -11,6 +11,8 @@ pub mod change_message;
 pub mod claim_media;
 pub mod clear_obstacle;
 pub mod cool_conversation;
+pub mod erase_messages;
+pub mod erase_user;
 pub mod export_conversation;
 pub mod find_message;
 pub mod import_conversation;

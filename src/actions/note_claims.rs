@@ -72,6 +72,12 @@ impl Claims {
         !std::mem::replace(&mut waiting.under_way, true)
     }
 
+    /// Takes what was noted for nothing: it was taken out of the archive.
+    pub(crate) fn forget(&self, user: &UserId) {
+        self.noted.remove(user);
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).claims.remove(user);
+    }
+
     /// The next batch; with none, whoever writes has ended.
     fn take(&self) -> Vec<(UserId, Claimed)> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

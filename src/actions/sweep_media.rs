@@ -10,7 +10,9 @@ use uuid::Uuid;
 
 use super::Stores;
 use super::store_media::unused_age_ms;
+use crate::domain::ids::UserId;
 use crate::domain::refusal::Refusal;
+use crate::media::{MediaRoom, ObjectError};
 use crate::metrics;
 
 /// Pictures looked at in one transaction.
@@ -39,7 +41,29 @@ pub async fn sweep_media(stores: &Arc<Stores>) -> Result<Swept, Refusal> {
     let now = stores.clock.now();
     let again_at = now.saturating_add(unused_age_ms(stores) / GRACE_PART);
     let checked = stores.archive.check_media(now, again_at, BATCH).await?;
-    let removals = checked.sweeping.iter().map(|id| async move { (*id, room.objects.remove(*id).await) });
+    let (removed, failed) = remove(stores, room, &checked.sweeping).await?;
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(Swept { removed, more: checked.checked as u64 == BATCH }),
+    }
+}
+
+/// Removes some of the pictures of a user that were marked when the user was erased; whether there may be more.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when a store is away.
+pub async fn sweep_media_of(stores: &Stores, user: &UserId) -> Result<bool, Refusal> {
+    let Some(room) = &stores.media else { return Ok(false) };
+    let marked = stores.archive.sweeping_media_of(user, BATCH).await?;
+    match remove(stores, room, &marked).await? {
+        (_, Some(error)) => Err(error.into()),
+        _ => Ok(marked.len() as u64 == BATCH),
+    }
+}
+
+/// Removes the bytes of marked pictures, then the rows of those whose bytes are gone; how many, and why the others are not.
+async fn remove(stores: &Stores, room: &MediaRoom, marked: &[Uuid]) -> Result<(u64, Option<ObjectError>), Refusal> {
+    let removals = marked.iter().map(|id| async move { (*id, room.objects.remove(*id).await) });
     let done: Vec<_> = stream::iter(removals.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
     let mut gone: Vec<Uuid> = Vec::with_capacity(done.len());
     let mut failed = None;
@@ -51,8 +75,5 @@ pub async fn sweep_media(stores: &Arc<Stores>) -> Result<Swept, Refusal> {
     }
     let removed = if gone.is_empty() { 0 } else { stores.archive.forget_media(&gone).await? };
     metrics::MEDIA_SWEPT.add(&[], removed);
-    match failed {
-        Some(error) => Err(error.into()),
-        None => Ok(Swept { removed, more: checked.checked as u64 == BATCH }),
-    }
+    Ok((removed, failed))
 }

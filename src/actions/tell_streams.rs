@@ -4,7 +4,7 @@ use super::Stores;
 use crate::domain::event::Pointer;
 use crate::domain::ids::UserId;
 use crate::redis::find_gateways::find_gateways;
-use crate::redis::wake_gateway::{LiveWake, wake_live};
+use crate::redis::wake_gateway::{LiveWake, wake_ended, wake_live};
 
 /// Sends one wake-up to every gateway that holds streams of these users. `event.data` is what is shown.
 ///
@@ -21,4 +21,17 @@ pub async fn tell_streams(stores: &Stores, event: &Pointer, users: &[UserId]) {
         }
     });
     futures_util::future::join_all(calls).await;
+}
+
+/// Ends a user's streams at every gateway. Where it is lost the stream goes on, and shows what the user may still see.
+pub async fn end_streams(stores: &Stores, user: &UserId) {
+    let reachable = find_gateways(&stores.link, &stores.keys, std::slice::from_ref(user), stores.clock.now()).await;
+    if let Some(error) = reachable.error {
+        tracing::warn!(%error, "a user's streams are not ended");
+    }
+    for (gateway, users) in reachable.users {
+        if let Err(error) = wake_ended(&stores.link, &gateway, &users).await {
+            tracing::warn!(%error, "a gateway is not told to end a user's streams");
+        }
+    }
 }

@@ -50,7 +50,7 @@ fn rows() -> OpenApiRouter<AppState> {
         .routes(routes!(media::post_media))
         .routes(routes!(media::get_media))
         // Service.
-        .routes(routes!(users::put_user, users::get_user))
+        .routes(routes!(users::put_user, users::get_user, users::delete_user))
         .routes(routes!(import::post_import))
         .routes(routes!(export::get_export))
         .routes(routes!(shares::put_share, shares::delete_share))

@@ -5,6 +5,7 @@
 
 pub mod block;
 pub mod conversation;
+pub mod erasure;
 pub mod event;
 pub mod event_data;
 pub mod export;

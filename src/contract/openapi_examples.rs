@@ -80,6 +80,13 @@ fn written(shape: &str) -> Option<Vec<(&'static str, Value)>> {
             "code": "not_found", "detail": "There is no such thing, or it is not yours to see."}),
         )],
         "ReactionsOfMessage" => vec![("one", json!({"seq": 7, "rev": 13, "reactions": [{"emoji": "\u{1F44D}", "count": 2, "me": true}]}))],
+        "Erasure" => vec![
+            ("running", json!({"user_id": "bob", "state": "running", "asked_at": MOMENT, "finished_at": null, "messages": 0})),
+            (
+                "done",
+                json!({"user_id": "bob", "state": "done", "asked_at": MOMENT, "finished_at": "2026-11-30T15:54:03.500Z", "messages": 412}),
+            ),
+        ],
         "ReaderList" => {
             vec![("two", json!({"count": 2, "items": [{"user_id": "bob", "read_at": MOMENT}, {"user_id": "cid", "read_at": MOMENT}]}))]
         }

@@ -38,6 +38,8 @@ pub enum Ending {
     Life,
     /// The token has ended.
     Expired,
+    /// The user was erased.
+    Erased,
     /// The gateway stops.
     Drain,
     /// The reader takes nothing, or is gone without a word.
@@ -49,6 +51,7 @@ impl Ending {
         match self {
             Self::Life => "life",
             Self::Expired => "expired",
+            Self::Erased => "erased",
             Self::Drain => "drain",
             Self::Stalled => "stalled",
         }
@@ -294,7 +297,8 @@ impl Connection {
     pub(super) fn end(&self, ending: Ending) {
         let words = match ending {
             Ending::Life | Ending::Drain => Some(frames::farewell(EventType::Goodbye)),
-            Ending::Expired => Some(frames::farewell(EventType::TokenExpired)),
+            // Somebody who was erased needs another token as well: only the host application knows whether there is to be one.
+            Ending::Expired | Ending::Erased => Some(frames::farewell(EventType::TokenExpired)),
             Ending::Stalled => None,
         };
         self.state().end(ending, words.filter(|_| !self.is_watch));

@@ -321,6 +321,11 @@ impl OpenStreams {
         }
     }
 
+    /// Ends the streams of users who were erased.
+    pub(super) fn end_of(&self, users: &[UserId]) {
+        users.iter().flat_map(|user| self.of(user)).for_each(|connection| connection.end(Ending::Erased));
+    }
+
     /// Says goodbye to everybody.
     pub(super) fn end_all(&self) {
         self.each(|connection| connection.end(Ending::Drain));

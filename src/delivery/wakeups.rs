@@ -72,6 +72,7 @@ async fn read(hub: &Arc<OpenStreams>, probed_ms: &AtomicU64) {
                         match wake {
                             WakeUp::Logged(wake) => heed(hub, wake),
                             WakeUp::Live(wake) => hub.tell(wake),
+                            WakeUp::Ended(users) => hub.end_of(users),
                         }
                     }
                     let probed = probed_ms.swap(0, Ordering::Relaxed);

@@ -246,6 +246,22 @@ impl Message {
         }
     }
 
+    /// The message as it is once it was taken back or taken down: its number and its place stay. The rev is still the old one.
+    #[must_use]
+    pub fn taken_back(&self, by: &UserId, now: Millis) -> Self {
+        Self {
+            body: String::new(),
+            media: Vec::new(),
+            reply_to: None,
+            share: None,
+            mentions: Vec::new(),
+            reactions: Vec::new(),
+            deleted_at: Some(now.max(self.created_at)),
+            deleted_by: Some(by.clone()),
+            ..self.clone()
+        }
+    }
+
     /// Whether it counts as unread for those who did not send it.
     #[must_use]
     pub fn counts(&self) -> bool {

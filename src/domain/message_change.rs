@@ -135,16 +135,7 @@ pub fn decide(
             if !master && (windows.recall == 0 || now - message.created_at > windows.recall) {
                 return Err(Refusal::Forbidden("the time for taking this message back is over"));
             }
-            let mut gone = message.clone();
-            gone.body = String::new();
-            gone.media = Vec::new();
-            gone.reply_to = None;
-            gone.share = None;
-            gone.mentions = Vec::new();
-            gone.reactions = Vec::new();
-            gone.deleted_at = Some(now.max(message.created_at));
-            gone.deleted_by = Some(asker.user.clone());
-            Ok(Some((Turn::Deleted, gone)))
+            Ok(Some((Turn::Deleted, message.taken_back(asker.user, now))))
         }
         MessageCommand::React { emoji, put } => {
             if !may(Act::React, kind, standing) {

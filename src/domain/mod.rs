@@ -4,6 +4,7 @@ pub mod assign_seq;
 pub mod block;
 pub mod change;
 pub mod conversation;
+pub mod erasure;
 pub mod event;
 pub mod ids;
 pub mod import;

@@ -13,12 +13,16 @@ use crate::domain::ids::{ConversationId, Millis, Seq};
 /// Most versions of one message that are read.
 const VERSIONS_MAX: i64 = 1_000;
 
-/// Writes versions; one that is there already stays as it is.
+/// Writes versions; one that is there already stays as it is. Of a message that was erased with its sender nothing is kept, however late an
+/// edit of it arrives.
 pub(super) async fn write_versions(tx: &mut PgConnection, versions: impl Iterator<Item = &VersionRow>) -> Result<(), Fault> {
     // Most batches have none, and edits are rare enough for a statement each.
     for version in versions {
         sqlx::query(
-            "INSERT INTO message_versions (conv_id, seq, rev, at_ms, body, media) VALUES ($1, $2, $3, $4, $5, $6)
+            "INSERT INTO message_versions (conv_id, seq, rev, at_ms, body, media) SELECT $1, $2, $3, $4, $5, $6
+             WHERE NOT EXISTS (SELECT 1 FROM messages AS m JOIN erasures AS e ON e.user_id = m.sender
+                               WHERE m.conv_id = $1 AND m.seq = $2 AND m.deleted_at_ms IS NOT NULL
+                                 AND (e.finished_at_ms IS NULL OR m.created_at_ms <= e.finished_at_ms))
              ON CONFLICT (conv_id, seq, rev) DO NOTHING",
         )
         .bind(version.conv.as_str())

@@ -52,7 +52,8 @@ impl Archive {
         .await
     }
 
-    /// Writes what tokens claimed, where the service set nothing and nothing newer stands. Each user once.
+    /// Writes what tokens claimed, where the service set nothing and nothing newer stands. Each user once. Of somebody who is being erased
+    /// nothing is written, nor what was seen before that was done.
     ///
     /// # Errors
     /// When the archive does not answer.
@@ -72,6 +73,8 @@ impl Archive {
                      SELECT c.user_id, c.name, c.name_folded, false, c.avatar_url, false, c.seen_at_ms
                      FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[])
                           AS c (user_id, name, name_folded, avatar_url, seen_at_ms)
+                     WHERE NOT EXISTS (SELECT 1 FROM erasures AS e WHERE e.user_id = c.user_id
+                                       AND (e.finished_at_ms IS NULL OR c.seen_at_ms <= e.finished_at_ms))
                      ON CONFLICT (user_id) DO UPDATE SET
                          name = CASE WHEN p.name_set THEN p.name ELSE excluded.name END,
                          name_folded = CASE WHEN p.name_set THEN p.name_folded ELSE excluded.name_folded END,
@@ -109,22 +112,6 @@ impl Archive {
                         .fetch_all(connection)
                         .await?;
                 rows.into_iter().map(|(user, name, avatar_url)| Ok((read_user(&user)?, Profile { name, avatar_url }))).collect()
-            })
-        })
-        .await
-    }
-
-    /// Forgets a user's profile; the next token's claims make another.
-    ///
-    /// # Errors
-    /// When the archive does not answer.
-    pub async fn forget_profile(&self, user: &UserId) -> Result<(), ArchiveError> {
-        let user = user.clone();
-        self.unit("forget_profile", move |connection| {
-            let user = user.clone();
-            Box::pin(async move {
-                sqlx::query("DELETE FROM profiles WHERE user_id = $1").bind(user.as_str()).execute(connection).await?;
-                Ok(())
             })
         })
         .await

@@ -18,6 +18,7 @@ pub mod extend_lease;
 pub mod find_gateways;
 pub mod find_message;
 pub mod forget_left;
+pub mod forget_user;
 pub mod install_conversation;
 pub mod keys;
 pub mod lease_shard;

@@ -21,7 +21,7 @@ pub static SCRIPT: Script = Script { name: "wake_gateway", source: include_str!(
 
 /// Wake-ups that wait for a gateway at most; older ones are dropped.
 const WAKES_MAX: u64 = 4_096;
-/// Time after the last wake-up for which the stream is kept.
+/// Time for which a wake-up is kept, and the stream after its last one.
 const LIFE_MS: u64 = 120_000;
 
 /// One event and who got it.
@@ -63,6 +63,8 @@ pub enum WakeUp {
     Logged(Wake),
     /// Nothing in any log.
     Live(LiveWake),
+    /// The streams of these users are to end.
+    Ended(Vec<UserId>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,6 +72,12 @@ pub enum WakeUp {
 enum StoredWakeUp {
     Logged(StoredWake),
     Live(StoredLive),
+    Ended(StoredEnded),
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredEnded {
+    ended: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -99,7 +107,6 @@ impl LiveWake {
     }
 
     fn read(stored: StoredLive) -> Result<Self, Unreadable> {
-        let users = stored.u.iter().map(|user| UserId::parse(user).map_err(|_| Unreadable("woken user")));
         Ok(Self {
             event: Pointer {
                 kind: EventType::parse(&stored.e).ok_or(Unreadable("live event type"))?,
@@ -109,9 +116,13 @@ impl LiveWake {
                 at: stored.t,
                 data: Some(stored.d),
             },
-            users: users.collect::<Result<_, _>>()?,
+            users: read_users(&stored.u)?,
         })
     }
+}
+
+fn read_users(users: &[String]) -> Result<Vec<UserId>, Unreadable> {
+    users.iter().map(|user| UserId::parse(user).map_err(|_| Unreadable("woken user"))).collect()
 }
 
 impl WakeUp {
@@ -119,6 +130,7 @@ impl WakeUp {
         match serde_json::from_slice(json).map_err(|_| Unreadable("wake-up"))? {
             StoredWakeUp::Logged(stored) => Wake::read(stored).map(Self::Logged),
             StoredWakeUp::Live(stored) => LiveWake::read(stored).map(Self::Live),
+            StoredWakeUp::Ended(stored) => read_users(&stored.ended).map(Self::Ended),
         }
     }
 }
@@ -171,6 +183,17 @@ pub async fn wake_gateway(link: &Link, gateway: &str, wakes: &[Wake]) -> Result<
 /// When Redis cannot be asked; the event is lost there.
 pub async fn wake_live(link: &Link, gateway: &str, wake: &LiveWake) -> Result<(), RedisError> {
     send(link, gateway, std::iter::once(Bytes::from(wake.to_json()))).await.map(|_| ())
+}
+
+/// Tells a gateway to end the streams of users.
+///
+/// # Errors
+/// When Redis cannot be asked; the streams go on there.
+pub async fn wake_ended(link: &Link, gateway: &str, users: &[UserId]) -> Result<(), RedisError> {
+    let stored = StoredEnded { ended: users.iter().map(ToString::to_string).collect() };
+    // A struct of strings always serialises.
+    let json = serde_json::to_string(&stored).unwrap_or_default();
+    send(link, gateway, std::iter::once(Bytes::from(json))).await.map(|_| ())
 }
 
 /// Sends oneself an empty wake-up; the id it got shows whether the own reader still stands below what comes in.
@@ -246,6 +269,8 @@ mod tests {
             users: vec![UserId::parse("an \"n\" 张").unwrap(), UserId::parse("bob").unwrap()],
         };
         assert_eq!(WakeUp::parse(live.to_json().as_bytes()), Ok(WakeUp::Live(live)));
+        let ended = WakeUp::Ended(vec![UserId::parse("an \"n\" 张").unwrap()]);
+        assert_eq!(WakeUp::parse("{\"ended\":[\"an \\\"n\\\" 张\"]}".as_bytes()), Ok(ended));
         assert!(WakeUp::parse(b"{}").is_err());
     }
 }

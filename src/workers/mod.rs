@@ -8,6 +8,7 @@
 //! | [`archive_messages`] | outbox → Postgres, trims behind it, tries again what stands aside | owned shards together |
 //! | [`index_messages`] | works out what archived messages are found by | whoever comes first |
 //! | [`cool_conversations`] | takes idle conversations out of Redis | owned shards |
+//! | [`erase_users`] | erases users | requests that it claims, whatever their shards |
 //! | [`send_webhooks`] | Postgres → the host application | conversations that it claims, whatever their shard |
 //! | [`sweep_media`] | removes pictures that no message shows | all, by whoever looks |
 //!
@@ -17,6 +18,7 @@
 pub mod archive_messages;
 pub mod cool_conversations;
 pub mod dispatch_events;
+pub mod erase_users;
 pub mod expand_entry;
 pub mod index_messages;
 mod lagging;
@@ -47,6 +49,7 @@ pub use cool_conversations::cool_all;
 use archive_messages::{ArchiveMessages, RetryAside};
 use cool_conversations::CoolConversations;
 use dispatch_events::DispatchShards;
+use erase_users::EraseUsers;
 use index_messages::IndexMessages;
 use news::News;
 use own_shards::OwnShards;
@@ -116,6 +119,7 @@ pub fn start_workers(stores: Arc<Stores>, stop: CancellationToken) -> JoinSet<()
             working.spawn(async move { repeat(SendWebhooks::new(stores), stop).await.finish().await });
         }
         working.spawn(end(repeat(IndexMessages::new(Arc::clone(&stores)), stop.clone())));
+        working.spawn(end(repeat(EraseUsers::new(Arc::clone(&stores)), stop.clone())));
         working.spawn(end(repeat(SweepMedia::new(Arc::clone(&stores)), stop.clone())));
         working.spawn(end(repeat(CoolConversations::new(stores, owned, worker), stop.clone())));
         // Leases are held until the last of the others has ended: what is under way should not meet the next owner.

@@ -15,6 +15,7 @@ mod deploy;
 mod dev;
 mod doctor;
 mod embedded;
+mod erasure;
 mod exports;
 mod fault_matrix;
 mod faults_loss;

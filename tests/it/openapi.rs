@@ -49,6 +49,7 @@ const PROMISED: &[(&str, &str)] = &[
     ("put", "/v1/shared/{type}/{id}"),
     ("delete", "/v1/shared/{type}/{id}"),
     ("get", "/v1/users/{user_id}"),
+    ("delete", "/v1/users/{user_id}"),
     ("post", "/v1/import"),
     ("get", "/v1/export/conversations/{id}"),
     ("get", "/openapi.json"),
