@@ -23,8 +23,10 @@ use crate::domain::refusal::Refusal;
 use crate::hooks::webhook::QueuedEvent;
 use crate::postgres::erased_words::QueuedWords;
 use crate::redis::change_message::{MessageChange, MessageChanged, change_message as commit};
+use crate::redis::read_aside::{AsideEntry, read_aside};
 use crate::redis::read_messages::{MessagesRead, Which, read_messages};
-use crate::redis::stored_form::{Audience, Change, StoredEvent};
+use crate::redis::read_shard::read_shard;
+use crate::redis::stored_form::{Audience, Change, StoredEvent, parse_message_json};
 
 /// Messages looked at in one step.
 const LOOK_ROWS: u64 = 2_000;
@@ -32,6 +34,8 @@ const LOOK_ROWS: u64 = 2_000;
 const PART: usize = 100;
 /// How long that is waited for.
 const PASS_WITHIN: Duration = Duration::from_secs(5);
+/// Entries that stand aside, looked at in one step.
+const ASIDE_PAGE: u64 = 100;
 /// Messages of a conversation of which readers are told one by one; of older ones they learn when they read again.
 pub const TOLD_MAX: u64 = 200;
 
@@ -86,8 +90,8 @@ pub async fn erase_part(stores: &Stores, erasure: &Erasure, id: &ConversationId,
     let is_first = from.below >= INTEGER_MAX;
     let mut seqs = if is_first { hot_seqs(stores, erasure, id).await? } else { Vec::new() };
     let looked = stores.archive.look_for_user(id, &erasure.user, from.below, LOOK_ROWS).await?;
-    let Some(lowest) = looked.lowest.or(seqs.iter().min().copied()) else { return Ok(None) };
-    done.below = if looked.found.len() > PART { looked.found[PART - 1] } else { lowest };
+    let lowest = looked.lowest.or(seqs.iter().min().copied());
+    done.below = if looked.found.len() > PART { looked.found[PART - 1] } else { lowest.unwrap_or(0) };
     seqs.extend(looked.found.into_iter().take(PART));
     seqs.sort_unstable_by(|a, b| b.cmp(a));
     seqs.dedup();
@@ -106,7 +110,11 @@ pub async fn erase_part(stores: &Stores, erasure: &Erasure, id: &ConversationId,
         }
         forget_beside(stores, erasure, id, &seqs).await?;
     }
-    Ok(Some(done))
+    if is_first && stands_aside(stores, erasure, id).await? {
+        // It may yet be given a number above everything that is looked through, so this begins anew until it has its place.
+        return Err(Refusal::Unavailable("a message of the user waits for its place in the archive"));
+    }
+    Ok(lowest.is_some().then_some(done))
 }
 
 /// Ends a conversation that was gone through: readers are told once of what they were not told one by one, and of a pair the user's own
@@ -150,6 +158,33 @@ async fn hot_seqs(stores: &Stores, erasure: &Erasure, id: &ConversationId) -> Re
             Some(lowest) if lowest > 1 => from = lowest - 1,
             _ => return Ok(seqs),
         }
+    }
+}
+
+/// Whether a message of the user's stands aside there, because Postgres refused it or another one has its number.
+async fn stands_aside(stores: &Stores, erasure: &Erasure, id: &ConversationId) -> Result<bool, Refusal> {
+    let shard = stores.keys.shard_of(id);
+    if read_shard(&stores.link, shard).await?.aside == 0 {
+        return Ok(false);
+    }
+    let is_own = |kept: &AsideEntry| {
+        let entry = kept.entry.parse().ok().filter(|entry| entry.conversation == *id);
+        entry
+            .and_then(|entry| entry.message.map(|(seq, json)| (seq, entry.rev, json)))
+            .is_some_and(|(seq, rev, json)| parse_message_json(id, seq, rev, &json).is_ok_and(|message| message.sender == erasure.user))
+    };
+    let mut from = "0".to_owned();
+    loop {
+        let Some(page) = read_aside(&stores.link, shard, &from, ASIDE_PAGE).await? else {
+            return Err(Refusal::Unavailable("the live store is changing"));
+        };
+        if page.entries.iter().any(is_own) {
+            return Ok(true);
+        }
+        if page.next == "0" {
+            return Ok(false);
+        }
+        from = page.next;
     }
 }
 
