@@ -31,6 +31,7 @@ pub mod read_messages;
 pub mod read_profiles;
 pub mod read_readers;
 pub mod read_versions;
+pub mod rebuild_redis;
 pub mod resequence_message;
 pub mod search_messages;
 pub mod send_lanes;

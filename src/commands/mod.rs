@@ -5,6 +5,7 @@ pub mod dev;
 pub mod doctor;
 pub mod load;
 pub mod migrate;
+pub mod rebuild;
 pub mod serve;
 pub mod token;
 
@@ -63,6 +64,9 @@ pub enum Command {
     /// Make a token for a user, signed with the first HS256 secret
     #[command(after_help = token::EXAMPLES)]
     Token(token::TokenArgs),
+    /// Make what Redis holds anew from Postgres, while everything runs
+    #[command(after_help = rebuild::EXAMPLES)]
+    Rebuild(rebuild::RebuildArgs),
     /// Play traffic against running gateways and judge what came of it
     Load(load::LoadArgs),
     /// Look whether Redis and Postgres are as they must be
@@ -104,6 +108,7 @@ fn execute(command: Command) -> ExitCode {
             Command::Work(args) => serve::work(args).await,
             Command::Dev(args) => dev::run(args).await,
             Command::Migrate(args) => migrate::run(args).await,
+            Command::Rebuild(args) => rebuild::run(args).await,
             Command::Load(args) => load::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,
             Command::Completions(_) | Command::Token(_) | Command::Settings => ExitCode::SUCCESS,

@@ -15,6 +15,7 @@ pub mod imports;
 pub mod leases;
 pub mod living_leases;
 pub mod media;
+pub mod member_users;
 pub mod message_versions;
 pub mod messages;
 pub mod preferences;

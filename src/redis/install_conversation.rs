@@ -112,7 +112,8 @@ fn head_fields(now: Millis, what: &Installation) -> Vec<(&'static str, String)> 
             ("mver", "0".to_owned()),
             ("mcount", "0".to_owned()),
             ("created_at", now.to_string()),
-            ("updated_at", now.to_string()),
+            // Whoever makes it may have begun before this moment, and says when.
+            ("updated_at", "0".to_owned()),
             ("keys_since", now.to_string()),
             ("keys_all", "1".to_owned()),
             ("floor", from.to_string()),

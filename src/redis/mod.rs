@@ -43,6 +43,7 @@ pub mod read_shard;
 pub mod register_streams;
 pub mod register_worker;
 pub mod release_shard;
+pub mod renew_log;
 pub mod reopen_conversation;
 mod replicas;
 pub mod reply;

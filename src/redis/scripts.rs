@@ -5,8 +5,9 @@ use super::{
     ack_cursor, advance_cursor, advance_read, announce_epoch, change_message, close_conversation, commit_change, deliver_events,
     discard_conversation, drop_conversation, extend_lease, find_gateways, find_message, forget_left, install_conversation, lease_shard,
     mark_offset, open_conversation, open_epoch, read_aside, read_backlog, read_conversation, read_index, read_intervals, read_log,
-    read_members, read_messages, read_readers, read_shard, register_streams, register_worker, release_shard, reopen_conversation,
-    resequence_message, send_message, set_preferences, settle_double, show_typing, take_token, touch_index, trim_window, wake_gateway,
+    read_members, read_messages, read_readers, read_shard, register_streams, register_worker, release_shard, renew_log,
+    reopen_conversation, resequence_message, send_message, set_preferences, settle_double, show_typing, take_token, touch_index,
+    trim_window, wake_gateway,
 };
 
 /// All scripts, in alphabetical order of their names; each stands beside its typed function.
@@ -43,6 +44,7 @@ pub static ALL: &[&Script] = &[
     &register_streams::SCRIPT,
     &register_worker::SCRIPT,
     &release_shard::SCRIPT,
+    &renew_log::SCRIPT,
     &reopen_conversation::SCRIPT,
     &resequence_message::SCRIPT,
     &send_message::SCRIPT,

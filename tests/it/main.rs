@@ -59,6 +59,7 @@ mod preferences;
 mod profiles;
 mod rate_limits;
 mod readers;
+mod rebuild;
 mod redis_link;
 mod redis_link_faults;
 mod resequence;
