@@ -76,8 +76,8 @@ local function send(k, a)
   if rate > 0 then redis.call('HSET', head, 'bucket', string.format('%.3f %d', held - 1, at)) end
   if making then
     mver = r
-    redis.call('HSET', head, 'made', '1', 'pair', ARGV[a + 7], 'created_at', ARGV[1], 'mver', mver, 'mcount', '2')
-    local record = 'm ' .. ARGV[1] .. ' 0 ' .. r
+    local record = 'm ' .. whole(cjson.decode(ARGV[a + 10]).conversation.at) .. ' 0 ' .. r
+    redis.call('HSET', head, 'made', '1', 'pair', ARGV[a + 7], 'created_at', string.match(record, '%d+'), 'mver', mver, 'mcount', '2')
     redis.call('HSET', members, ARGV[a + 8], record, ARGV[a + 9], record)
   end
   redis.call('HSET', window, s, r .. ' ' .. ARGV[a + 6])
