@@ -12,6 +12,7 @@
 //! | a JSON body, refused at once | [`strict_json::StrictJson`] |
 //! | a JSON body, whose 422 must wait for a 404 | [`strict_json::DeferredJson`] |
 
+pub mod audit;
 pub mod blocks;
 pub mod caller;
 pub mod conversations;

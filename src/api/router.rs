@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 use super::respond::{Code, Problem};
 use super::{
-    AppState, blocks, conversations, event_ack, event_poll, event_stream, event_ticket, export, import, layers, media, members,
+    AppState, audit, blocks, conversations, event_ack, event_poll, event_stream, event_ticket, export, import, layers, media, members,
     message_changes, messages, openapi, preferences, readers, search, shares, typing, users,
 };
 
@@ -40,6 +40,7 @@ fn rows() -> OpenApiRouter<AppState> {
         .routes(routes!(messages::post_read))
         .routes(routes!(typing::post_typing))
         // Moderators.
+        .routes(routes!(audit::get_audit))
         .routes(routes!(message_changes::get_versions))
         // Events.
         .routes(routes!(event_stream::get_events))

@@ -1,5 +1,6 @@
 //! What the command line does, one file per command. Each ends in an exit code: 0 done, 1 failed, 2 called or set wrongly.
 
+pub mod audit;
 pub mod completions;
 pub mod dev;
 pub mod doctor;
@@ -26,6 +27,7 @@ Examples:
   seqline serve --with-worker                  one process that does everything, on Redis and Postgres you have
   seqline token --user ann --ttl 1h            a token to try things with
   seqline doctor                               is everything as it must be?
+  seqline audit --json                         do both stores hold what they must?
   seqline completions bash > /etc/bash_completion.d/seqline
 
 Settings are flags or variables (a flag wins); `seqline serve --help` lists them all.
@@ -72,6 +74,12 @@ pub enum Command {
     /// Look whether Redis and Postgres are as they must be
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::DoctorArgs),
+    /// Prove that Redis and Postgres hold what they must, and agree
+    ///
+    /// Reads both stores while everything goes on, and changes nothing without --repair. What looks wrong is looked at again for some seconds: only
+    /// what lasts is told.
+    #[command(after_help = audit::EXAMPLES, after_long_help = audit::codes())]
+    Audit(audit::AuditArgs),
     /// Print completions for a shell
     Completions(completions::CompletionsArgs),
     /// Print the table of all settings in Markdown
@@ -111,6 +119,7 @@ fn execute(command: Command) -> ExitCode {
             Command::Rebuild(args) => rebuild::run(args).await,
             Command::Load(args) => load::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,
+            Command::Audit(args) => audit::run(args).await,
             Command::Completions(_) | Command::Token(_) | Command::Settings => ExitCode::SUCCESS,
         }
     })

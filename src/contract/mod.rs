@@ -3,6 +3,7 @@
 //! Requests refuse fields they do not know; answers are made from domain values and can be read back, so that the load
 //! generator and the tests speak through the very same shapes.
 
+pub mod audit;
 pub mod block;
 pub mod conversation;
 pub mod erasure;

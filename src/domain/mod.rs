@@ -1,6 +1,7 @@
 //! What a conversation is: names, numbers, rules. Pure: no I/O, no async, no clock, no status code.
 
 pub mod assign_seq;
+pub mod audit;
 pub mod block;
 pub mod change;
 pub mod conversation;

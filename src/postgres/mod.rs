@@ -4,6 +4,10 @@
 //! twice. SQL stands whole where it is used, with bound values; times are milliseconds, ids are compared byte by byte (`COLLATE "C"`).
 
 pub mod archive;
+pub mod audit_facts;
+pub mod audit_messages;
+pub mod audit_repairs;
+pub mod audit_rest;
 pub mod blocks;
 pub mod connection;
 pub mod conversations;

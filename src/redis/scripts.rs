@@ -3,10 +3,10 @@
 use super::link::Script;
 use super::{
     ack_cursor, advance_cursor, advance_read, announce_epoch, change_message, close_conversation, commit_change, deliver_events,
-    discard_conversation, drop_conversation, extend_lease, find_gateways, find_message, forget_left, install_conversation, lease_shard,
-    mark_offset, open_conversation, open_epoch, read_aside, read_backlog, read_conversation, read_index, read_intervals, read_log,
-    read_members, read_messages, read_readers, read_shard, register_streams, register_worker, release_shard, renew_log,
-    reopen_conversation, resequence_message, send_message, set_preferences, settle_double, show_typing, take_token, touch_index,
+    discard_conversation, drop_conversation, extend_lease, find_gateways, find_message, forget_left, inspect_conversation, inspect_log,
+    install_conversation, lease_shard, mark_offset, open_conversation, open_epoch, read_aside, read_backlog, read_conversation, read_index,
+    read_intervals, read_log, read_members, read_messages, read_readers, read_shard, register_streams, register_worker, release_shard,
+    renew_log, reopen_conversation, resequence_message, send_message, set_preferences, settle_double, show_typing, take_token, touch_index,
     trim_window, wake_gateway,
 };
 
@@ -26,6 +26,8 @@ pub static ALL: &[&Script] = &[
     &find_gateways::SCRIPT,
     &find_message::SCRIPT,
     &forget_left::SCRIPT,
+    &inspect_conversation::SCRIPT,
+    &inspect_log::SCRIPT,
     &install_conversation::SCRIPT,
     &lease_shard::SCRIPT,
     &mark_offset::SCRIPT,

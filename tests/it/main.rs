@@ -4,6 +4,9 @@
 mod accident;
 mod acks;
 mod archive;
+mod audit;
+mod audit_scene;
+mod audit_seeded;
 mod blocks;
 mod clocks;
 mod conversations;

@@ -34,6 +34,7 @@ const PROMISED: &[(&str, &str)] = &[
     ("delete", "/v1/conversations/{id}/messages/{seq}"),
     ("put", "/v1/conversations/{id}/messages/{seq}/reactions/{emoji}"),
     ("delete", "/v1/conversations/{id}/messages/{seq}/reactions/{emoji}"),
+    ("get", "/v1/audit/conversations/{id}"),
     ("get", "/v1/audit/conversations/{id}/messages/{seq}/versions"),
     ("get", "/v1/conversations/{id}/messages/{seq}/readers"),
     ("get", "/v1/conversations/{id}/messages/by-client-id/{client_id}"),
