@@ -58,7 +58,7 @@ async fn look(stores: &Stores, user: &UserId) -> Result<Vec<Finding>, ArchiveSto
         let memberships: BTreeSet<ConversationId> = memberships.into_iter().map(|(id, _)| id).collect();
         found.extend(look_at_list(stores, user, &memberships, &log.list).await?);
     }
-    let mut told = HashMap::new();
+    let mut told = Told::default();
     loop {
         let page = std::mem::take(&mut log.entries);
         found.extend(judge_order(stores, user, &page, &mut told).await?);
@@ -115,12 +115,26 @@ async fn look_at_list(
     Ok(found)
 }
 
+/// What a log told of messages so far.
+#[derive(Debug, Default)]
+struct Told {
+    /// The last number, by conversation.
+    last: HashMap<ConversationId, Seq>,
+    /// Numbers from which a message was taken away: the one that stands there is told of again.
+    renumbered: BTreeSet<(ConversationId, Seq)>,
+}
+
+fn old_seq(pointer: &Pointer) -> Option<Seq> {
+    let facts: serde_json::Value = serde_json::from_str(pointer.data.as_deref()?).ok()?;
+    facts.get("old_seq")?.as_u64()
+}
+
 /// Messages of a conversation come once and in order, and none between two is left out while the membership lasts.
 async fn judge_order(
     stores: &Stores,
     user: &UserId,
     page: &[(EntryId, Option<Pointer>)],
-    told: &mut HashMap<ConversationId, Seq>,
+    told: &mut Told,
 ) -> Result<Vec<Finding>, ArchiveStop> {
     let mut found = Vec::new();
     for (entry, pointer) in page {
@@ -130,12 +144,17 @@ async fn judge_order(
         };
         let id = &pointer.conversation;
         if pointer.ends_membership_of(user) || matches!(pointer.kind, EventType::Resync | EventType::ConversationImported) {
-            told.remove(id);
+            told.last.remove(id);
         }
-        if pointer.kind != EventType::MessageCreated {
+        // It stands above everything; what was found on its old number is told of next, out of order.
+        if pointer.kind == EventType::MessageResequenced {
+            told.last.entry(id.clone()).and_modify(|last| *last = pointer.seq.max(*last));
+            told.renumbered.extend(old_seq(pointer).map(|old| (id.clone(), old)));
+        }
+        if pointer.kind != EventType::MessageCreated || told.renumbered.remove(&(id.clone(), pointer.seq)) {
             continue;
         }
-        match told.insert(id.clone(), pointer.seq) {
+        match told.last.insert(id.clone(), pointer.seq) {
             Some(before) if pointer.seq <= before => found.push(Finding::of(Code::LogDisordered, id).at(pointer.seq).by(user.as_str())),
             Some(before) if pointer.seq > before + 1 => {
                 if let Some(seq) = stores.archive.message_between(id, before + 1, pointer.seq - 1).await? {

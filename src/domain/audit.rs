@@ -53,7 +53,7 @@ codes! {
     HeadBelowArchive = "head-below-archive", false, "the head in Redis is below a message in the archive: numbers would be given again", "take the conversation's keys out of Redis; the next use loads it anew with a void";
     RevBelowArchive = "rev-below-archive", false, "a rev in Redis is below the archive's: Redis went back", "take the conversation's keys out of Redis; the next use loads it anew";
     NextWrong = "next-wrong", false, "the number that Redis gives next was given, or lies outside of its lease or beyond a hole", "take the conversation's keys out of Redis at once; the next use loads it anew";
-    LeaseOverlap = "lease-overlap", false, "two leases, or a living lease and a void, hold the same number", "end the older lease below the newer one; look for number-twice";
+    LeaseOverlap = "lease-overlap", false, "two leases, or a living lease and a void above the head, hold the same number", "end the older lease below the newer one; look for number-twice";
     LeaseUnknown = "lease-unknown", false, "Redis gives out numbers that Postgres has not leased to it", "take the conversation's keys out of Redis at once; the next use loads it anew";
     KeysLost = "keys-lost", false, "a lease of the living epoch is installed, but the conversation is not in Redis", "somebody deleted keys: the next use declares a void above the archive; ask who";
     FactsMissing = "facts-missing", false, "a conversation has messages or members and no facts", "see aside-waiting; else restore its row from a backup";
@@ -79,7 +79,7 @@ codes! {
     KeyMissing = "key-missing", true, "Redis does not know the key of a recent message that it would decide about: a retry would be a second message", "repaired: put in";
     Unreadable = "unreadable", false, "something in Redis is not in its form", "take the conversation's keys out of Redis, or the user's log, and let it be made anew";
     DeletedWithWords = "deleted-with-words", false, "a deleted message still has words, pictures or reactions", "blank it: privacy";
-    QuoteBroken = "quote-broken", false, "a message answers one that is not there, comes later, or is of the timeline", "look for a message moved from another conversation; take content.reply_to out";
+    QuoteBroken = "quote-broken", false, "a message answers itself, one that is not there, or one of the timeline", "look for a message moved from another conversation; take content.reply_to out";
     ReactionsWrong = "reactions-wrong", false, "reactions count somebody twice, nobody, a stranger, or stand where none may", "correct content.reactions";
     VersionWrong = "version-wrong", false, "an earlier version is kept of a message that is not there or not newer", "take the row out of message_versions";
     MediaMissing = "media-missing", false, "a message shows a picture that has no row, or is not ready, or it shows none", "restore the row; the bytes may still be there";

@@ -279,5 +279,5 @@ const FACTS: &str = "
      FROM leases AS l WHERE l.conv_id = ANY($1) AND l.state <> 'ended' GROUP BY l.conv_id HAVING count(*) > 1 LIMIT $2)
     UNION ALL
     (SELECT 'lease-overlap', l.conv_id, v.from_seq, v.to_seq, NULL, 'void', NULL
-     FROM leases AS l JOIN voids AS v ON v.conv_id = l.conv_id AND v.from_seq <= l.to_seq AND v.to_seq >= l.from_seq
-     WHERE l.conv_id = ANY($1) AND l.state <> 'ended' LIMIT $2)";
+     FROM c JOIN leases AS l ON l.conv_id = c.id AND l.state <> 'ended'
+     JOIN voids AS v ON v.conv_id = l.conv_id AND v.from_seq <= l.to_seq AND v.to_seq >= l.from_seq AND v.to_seq > c.head LIMIT $2)";

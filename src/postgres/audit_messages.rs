@@ -139,7 +139,7 @@ const CONTENTS: &str = "
     (SELECT 'quote-broken', a.conv_id, a.seq, a.answered, NULL, NULL, NULL
      FROM answers AS a
      LEFT JOIN LATERAL (SELECT q.kind FROM messages AS q WHERE q.conv_id = a.conv_id AND q.seq = a.answered OFFSET 0) AS q ON true
-     WHERE q.kind IS NULL OR q.kind = 'system' OR a.answered >= a.seq LIMIT $4)
+     WHERE q.kind IS NULL OR q.kind = 'system' OR a.answered = a.seq LIMIT $4)
     UNION ALL
     (SELECT 'reactions-wrong', m.conv_id, m.seq, NULL, NULL, NULL, NULL
      FROM m CROSS JOIN LATERAL (

@@ -30,6 +30,12 @@ on_both! {
         people.ann.remove(&left, "ann").await.expect(204);
         people.bob.invite(&left, "dan").await.expect(201);
         people.cid.put(&format!("/v1/conversations/{left}/preferences"), Some(&json!({"muted": true, "cleared_to": 3}))).await.expect(200);
+        // A message that met another one on its number stands on another one now.
+        let foreign = "INSERT INTO messages (conv_id, seq, id, sender, kind, body, rev, created_at_ms)
+                       VALUES ($1, 10, gen_random_uuid(), 'eve', 'text', 'foreign', 1, 1)";
+        sqlx::query(foreign).bind(one.as_str()).execute(&mut fleet.database().connect().await).await.unwrap();
+        people.ann.send(one.as_str(), "k10", "ten words").await.expect(201);
+        people.bob.send(one.as_str(), "k12", "twelve words").await.expect(201);
         settled(&fleet, &stores).await;
         assert_eq!(audit(&stores).await, []);
         cool(&stores, &one).await;
