@@ -305,8 +305,11 @@ fn judge_row(id: &ConversationId, message: &Message, row: &Message) -> Option<Fi
     if row.rev > message.rev {
         return Some(at(Code::RevBelowArchive).note(format!("{} below {}", message.rev, row.rev)));
     }
-    // Structured data passes through two writers of JSON, which may write one number in two ways.
-    let same = Message { data: message.data.clone(), ..row.clone() } == *message && row.data.is_some() == message.data.is_some();
+    // Structured data passes through two writers of JSON, which may write one number in two ways; the fingerprint of what was taken back
+    // may be gone in one of them.
+    let fingerprint = if message.deleted_at.is_some() { message.fingerprint.clone() } else { row.fingerprint.clone() };
+    let same =
+        Message { data: message.data.clone(), fingerprint, ..row.clone() } == *message && row.data.is_some() == message.data.is_some();
     (row.rev == message.rev && !same).then(|| at(Code::MessageDiffers))
 }
 
