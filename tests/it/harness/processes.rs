@@ -156,7 +156,11 @@ impl ProcessFleet {
 
     /// The same with further environment variables for all of them.
     pub async fn start_with(kind: RedisKind, gateways: usize, workers: usize, envs: &[(&str, &str)]) -> Self {
-        let (redis, database) = (PrivateRedis::start_durable(kind).await, TestDatabase::migrated().await);
+        Self::start_over(PrivateRedis::start_durable(kind).await, TestDatabase::migrated().await, gateways, workers, envs).await
+    }
+
+    /// The same on a Redis and a database that are there already.
+    pub async fn start_over(redis: PrivateRedis, database: TestDatabase, gateways: usize, workers: usize, envs: &[(&str, &str)]) -> Self {
         let envs = envs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let mut fleet = Self { gateways: Vec::new(), workers: Vec::new(), redis, database, envs };
         for _ in 0..gateways {
