@@ -185,3 +185,13 @@ fn alerts_say_how_bad_and_what_to_do() {
         assert!(names.insert(name.clone()), "{name} twice");
     }
 }
+
+#[test]
+fn whoever_is_called_finds_the_alert_on_the_page() {
+    let page = include_str!("../../deploy/on-call.md");
+    let table = page.split("<!-- alerts:begin -->").nth(1).unwrap().split("<!-- alerts:end -->").next().unwrap();
+    let described: BTreeSet<&str> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let rules = alerts();
+    let named: BTreeSet<&str> = rules.iter().map(|rule| rule["alert"].as_str().unwrap()).collect();
+    assert_eq!(described, named);
+}
