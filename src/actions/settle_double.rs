@@ -53,15 +53,5 @@ pub fn without_key(double: &Message, first: &Message, now: Millis) -> Message {
     if double.fingerprint.is_none() || double.fingerprint != first.fingerprint || double.deleted_at.is_some() {
         return kept;
     }
-    Message {
-        body: String::new(),
-        media: Vec::new(),
-        reply_to: None,
-        share: None,
-        mentions: Vec::new(),
-        reactions: Vec::new(),
-        deleted_at: Some(now.max(double.created_at)),
-        deleted_by: Some(double.sender.clone()),
-        ..kept
-    }
+    kept.taken_back(&double.sender, now)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seqline::actions::Stores;
+use seqline::actions::archive_outbox::retry_aside;
 use seqline::actions::change_message::{ChangeRequest, change_message};
 use seqline::actions::erase_user::erase_user;
 use seqline::domain::event::EventType;
@@ -12,6 +13,8 @@ use seqline::domain::membership::Reader;
 use seqline::domain::message::Message;
 use seqline::domain::message_change::MessageCommand;
 use seqline::domain::permission::Standing;
+use seqline::redis::keys::wakeups;
+use seqline::redis::wake_gateway::probe_wakeups;
 use seqline::workers::erase_users::EraseUsers;
 use seqline::workers::repeat::Worker as _;
 use serde_json::{Value, json};
@@ -24,7 +27,7 @@ use crate::harness::{
     Answer, Client, Fleet, HostApplication, PATIENCE, PrivateRedis, RedisKind, Reply, StorePair, TestDatabase, User, eventually,
     eventually_some, on_both,
 };
-use crate::scene::{archive_all, dispatch_all, group, log, send_run, try_send, user};
+use crate::scene::{archive_all, dispatch_all, group, log, redis, send_run, shards, state, try_send, user};
 
 /// What must be nowhere in the end. Lower case: names are kept folded, too.
 const SECRETS_OF_EVE: [&str; 2] = ["zuckerwatte", "geheimrat"];
@@ -366,4 +369,52 @@ on_both! {
         assert_eq!(kinds_told(&pair.one, "ann", EventType::MessageDeleted).await, 120);
         assert_eq!(kinds_told(&pair.one, "ann", EventType::MemberLeft).await, 2);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_archive_refuses_is_erased_as_well() {
+    let pair = StorePair::with(RedisKind::Single, &[]).await;
+    let id = group(&pair.one, "ann", &["eve"]).await;
+    for statement in [
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$",
+        "CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON messages FOR EACH ROW WHEN (NEW.body = 'zuckerwatte') EXECUTE FUNCTION refuse()",
+    ] {
+        sqlx::query(statement).execute(&mut pair.database.connect().await).await.unwrap();
+    }
+    try_send(&pair.one, "eve", &id, "k1", "zuckerwatte").await.unwrap();
+    try_send(&pair.one, "ann", &id, "k", "stays").await.unwrap();
+    archive_all(&pair.one).await;
+    let shard = pair.one.keys.shard_of(&id);
+    assert_eq!(state(&pair.one, shard).await.aside, 1);
+    let _line = Line::of(&pair);
+    erase_user(&pair.one, true, &user("host"), &user("eve")).await.unwrap();
+    let mut worker = EraseUsers::new(Arc::clone(&pair.one));
+    // While it stands aside nobody says that everything is done.
+    eventually("her message is blanked", PATIENCE, async || {
+        let _ = worker.run_once().await;
+        messages_of(&pair.one, &id).await[0].body.is_empty()
+    })
+    .await;
+    assert!(!is_done(&pair.one, "eve").await);
+    eventually("she is erased", PATIENCE, async || {
+        for shard in shards(&pair.one) {
+            retry_aside(&pair.one, shard).await.unwrap();
+        }
+        let _ = worker.run_once().await;
+        is_done(&pair.one, "eve").await
+    })
+    .await;
+    assert_eq!(state(&pair.one, shard).await.aside, 0);
+    let messages = messages_of(&pair.one, &id).await;
+    assert_eq!(messages.iter().map(|m| (m.seq, m.body.as_str())).collect::<Vec<_>>()[..2], [(1, ""), (2, "stays")]);
+    assert_eq!(tables_with(&pair.database, &["zuckerwatte"]).await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_wake_ups_are_not_kept() {
+    let pair = StorePair::with(RedisKind::Single, &[]).await;
+    let key = wakeups("somewhere");
+    redis(&pair.one, "XADD", &[&key, "1-1", "w", "zuckerwatte"]).await;
+    probe_wakeups(&pair.one.link, "somewhere").await.unwrap();
+    assert_eq!(redis(&pair.one, "XLEN", &[&key]).await.as_u64(), Ok(1));
 }
