@@ -27,7 +27,7 @@ use crate::harness::{
     Answer, Client, Fleet, HostApplication, PATIENCE, PrivateRedis, RedisKind, Reply, StorePair, TestDatabase, User, eventually,
     eventually_some, on_both,
 };
-use crate::scene::{archive_all, dispatch_all, group, log, redis, send_run, shards, state, try_send, user};
+use crate::scene::{archive_all, dispatch_all, group, log, redis, send_run, state, try_send, user};
 
 /// What must be nowhere in the end. Lower case: names are kept folded, too.
 const SECRETS_OF_EVE: [&str; 2] = ["zuckerwatte", "geheimrat"];
@@ -397,9 +397,7 @@ async fn what_the_archive_refuses_is_erased_as_well() {
     .await;
     assert!(!is_done(&pair.one, "eve").await);
     eventually("she is erased", PATIENCE, async || {
-        for shard in shards(&pair.one) {
-            retry_aside(&pair.one, shard).await.unwrap();
-        }
+        retry_aside(&pair.one, shard).await.unwrap();
         let _ = worker.run_once().await;
         is_done(&pair.one, "eve").await
     })
