@@ -23,7 +23,7 @@ use crate::domain::refusal::Refusal;
 use crate::hooks::webhook::QueuedEvent;
 use crate::postgres::erased_words::QueuedWords;
 use crate::redis::change_message::{MessageChange, MessageChanged, change_message as commit};
-use crate::redis::read_aside::{AsideEntry, read_aside};
+use crate::redis::read_aside::{AsideEntry, read_aside, take_aside};
 use crate::redis::read_messages::{MessagesRead, Which, read_messages};
 use crate::redis::read_shard::read_shard;
 use crate::redis::stored_form::{Audience, Change, StoredEvent, parse_message_json};
@@ -161,31 +161,39 @@ async fn hot_seqs(stores: &Stores, erasure: &Erasure, id: &ConversationId) -> Re
     }
 }
 
-/// Whether a message of the user's stands aside there, because Postgres refused it or another one has its number.
+/// Whether a message of the user's stands aside there, because Postgres refused it or another one has its number. What was refused and is in
+/// the archive by now, blanked, has nothing left to say and goes.
 async fn stands_aside(stores: &Stores, erasure: &Erasure, id: &ConversationId) -> Result<bool, Refusal> {
     let shard = stores.keys.shard_of(id);
     if read_shard(&stores.link, shard).await?.aside == 0 {
         return Ok(false);
     }
-    let is_own = |kept: &AsideEntry| {
-        let entry = kept.entry.parse().ok().filter(|entry| entry.conversation == *id);
-        entry
-            .and_then(|entry| entry.message.map(|(seq, json)| (seq, entry.rev, json)))
-            .is_some_and(|(seq, rev, json)| parse_message_json(id, seq, rev, &json).is_ok_and(|message| message.sender == erasure.user))
-    };
-    let mut from = "0".to_owned();
+    let (mut stands, mut from) = (false, "0".to_owned());
     loop {
         let Some(page) = read_aside(&stores.link, shard, &from, ASIDE_PAGE).await? else {
             return Err(Refusal::Unavailable("the live store is changing"));
         };
-        if page.entries.iter().any(is_own) {
-            return Ok(true);
+        for kept in &page.entries {
+            let Some(message) = message_in(kept, id).filter(|message| message.sender == erasure.user) else { continue };
+            let archived = stores.archive.messages_at(id, &[message.seq]).await?.pop();
+            if archived.is_some_and(|archived| archived.id == message.id && archived.rev > message.rev && archived.deleted_at.is_some()) {
+                take_aside(&stores.link, shard, kept.entry.id).await?;
+            } else {
+                stands = true;
+            }
         }
         if page.next == "0" {
-            return Ok(false);
+            return Ok(stands);
         }
         from = page.next;
     }
+}
+
+/// The message of an entry that stands aside, if it is of this conversation.
+fn message_in(kept: &AsideEntry, id: &ConversationId) -> Option<Message> {
+    let entry = kept.entry.parse().ok().filter(|entry| entry.conversation == *id)?;
+    let (seq, json) = entry.message?;
+    parse_message_json(id, seq, entry.rev, &json).ok()
 }
 
 /// Erases one message; `None` when there was nothing to do.
