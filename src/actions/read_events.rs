@@ -11,7 +11,7 @@ use super::show_messages::{quote_in, quotes};
 use super::show_shares::show_shares;
 use crate::domain::conversation::ConversationView;
 use crate::domain::event::{EventType, Pointer};
-use crate::domain::ids::{ConversationId, Seq, UserId};
+use crate::domain::ids::{ConversationId, Rev, Seq, UserId};
 use crate::domain::message::Message;
 use crate::domain::position::EntryId;
 use crate::domain::quote::ShownMessage;
@@ -71,9 +71,17 @@ pub async fn read_events(stores: &Stores, user: &UserId, entries: Vec<LogEntry>)
         let what = see(stores, user, &conversation, &seqs).await?;
         seen.insert(conversation, what);
     }
+    let moved: Vec<(ConversationId, Seq, Rev)> =
+        pointers.iter().filter_map(|(_, pointer)| Some((pointer.conversation.clone(), pointer.moved_from()?, pointer.rev))).collect();
+    // What was said on a number that the message has left since would show the one that came in its place, which follows anyway.
+    let is_moved = |p: &Pointer| {
+        p.moved_from().is_none()
+            && moved.iter().any(|(conversation, old, rev)| *conversation == p.conversation && *old == p.seq && *rev > p.rev)
+    };
     let mut events = Vec::with_capacity(pointers.len());
     for (id, pointer) in pointers {
-        let body = body_of(stores, user, &pointer, &seen).await?;
+        let body =
+            if looks_at_message(&pointer) && is_moved(&pointer) { Body::Passed } else { body_of(stores, user, &pointer, &seen).await? };
         events.push(ReadEvent { id, pointer, body });
     }
     Ok(events)

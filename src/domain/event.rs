@@ -108,6 +108,17 @@ pub struct Pointer {
 }
 
 impl Pointer {
+    /// The number that the message had before, when this tells that it stands on another one now.
+    #[must_use]
+    pub fn moved_from(&self) -> Option<Seq> {
+        #[derive(serde::Deserialize)]
+        struct About {
+            old_seq: Seq,
+        }
+        let facts = self.data.as_deref().filter(|_| self.kind == EventType::MessageResequenced)?;
+        serde_json::from_str::<About>(facts).ok().map(|about| about.old_seq)
+    }
+
     /// Whether it tells that this user left or was removed: the last that the user sees of the conversation.
     #[must_use]
     pub fn ends_membership_of(&self, user: &UserId) -> bool {

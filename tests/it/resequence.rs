@@ -6,9 +6,10 @@ use std::time::Duration;
 use seqline::actions::archive_outbox::retry_aside;
 use serde_json::{Value, json};
 
+use crate::harness::host_application::SECRETS;
 use crate::harness::{
-    Client, EventStream, Fleet, PATIENCE, ProcessFleet, RedisKind, StorePair, TestDatabase, User, eventually, eventually_some, on_both,
-    stores,
+    Client, EventStream, Fleet, HostApplication, PATIENCE, ProcessFleet, RedisKind, Reply, StorePair, TestDatabase, User, eventually,
+    eventually_some, on_both, stores,
 };
 use crate::scene;
 
@@ -240,6 +241,32 @@ on_both! {
         .await;
     }
 
+    async fn the_host_application_and_late_readers_hear_of_each_message_once(kind: RedisKind) {
+        let host = HostApplication::start(|_| Reply::Status(204)).await;
+        let url = host.url();
+        let (mut fleet, a, b, group) = before_the_archive(kind, &["--webhook-url", &url, "--webhook-secrets", SECRETS]).await;
+        let start = b.get("/v1/events/poll?wait=0").await.expect(200).json["next"].as_str().unwrap().to_owned();
+        let first = a.send(&group, "k1", "ours").await.expect(201);
+        let foreign = intrude(fleet.database(), &group, [1]).await;
+        fleet.add_worker().await;
+        let ids = [place(&first.json).1, foreign[0].clone()].into();
+        settled(&fleet, a.user(), &group, &ids).await;
+        let wanted = [("message.resequenced", 2, place(&first.json).1), ("message.created", 1, foreign[0].clone())];
+        let told = host.has_taken(3, PATIENCE).await;
+        let of = |kind: &str, data: &Value| (kind.to_owned(), data["message"]["seq"].as_u64().unwrap(), data["message"]["id"].as_str().unwrap().to_owned());
+        let wanted = wanted.map(|(kind, seq, id)| (kind.to_owned(), seq, id));
+        assert_eq!(told[1..].iter().map(|call| of(call.kind(), &call.json["data"])).collect::<Vec<_>>(), wanted);
+        assert_eq!((&told[1].json["data"]["old_seq"], told[1].json["data"].as_object().unwrap().len()), (&json!(1), 2));
+        let polled = eventually_some("all is on the log", PATIENCE, async || {
+            let answer = b.get(&format!("/v1/events/poll?after={start}")).await.expect(200).json;
+            if answer["events"].as_array().unwrap().len() >= 3 { Ok(answer) } else { Err(answer) }
+        })
+        .await;
+        let polled = polled["events"].as_array().unwrap();
+        assert_eq!(polled[0]["type"], "conversation.created");
+        assert_eq!(polled[1..].iter().map(|event| of(event["type"].as_str().unwrap(), &event["data"])).collect::<Vec<_>>(), wanted);
+    }
+
     async fn a_send_that_waits_for_the_archive_is_answered_with_the_final_number(fleet: Fleet) {
         let (a, b) = (fleet.client(0, &User::new("ann")), fleet.client(1, &User::new("bob")));
         let group = a.create_group("lake", &["bob"]).await;
@@ -347,4 +374,38 @@ async fn the_log_names_the_place_and_not_the_words() {
     eventually("it is logged", PATIENCE, async || fleet.workers[worker].log().contains(id)).await;
     assert!(!fleet.workers[worker].log().contains("a-very-private-word"));
     assert_eq!(fleet.workers[worker].metric("seqline_seq_conflicts_total").await, Some(1.0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_that_are_killed_in_between_move_nothing_twice() {
+    let mut fleet = ProcessFleet::start(RedisKind::Single, 2, 2).await;
+    let (a, b) = (fleet.client(0, &User::new("ann")), fleet.client(1, &User::new("bob")));
+    let group = a.create_group("lake", &["bob"]).await;
+    let mut stream = b.stream().open().await;
+    stream.wait_for("hello", PATIENCE).await;
+    let (mut ids, mut head) = (BTreeSet::new(), 0);
+    for round in 0..6_u64 {
+        ids.extend(intrude(fleet.database(), &group, head + 1..=head + 3).await);
+        for n in 0..4 {
+            let client = if n % 2 == 0 { &a } else { &b };
+            ids.insert(place(&client.send(&group, &format!("k{round}-{n}"), "word").await.expect(201).json).1);
+        }
+        let victim = usize::try_from(round % 2).unwrap();
+        fleet.workers[victim].kill().await;
+        fleet.workers[victim].start_again().await;
+        let standing = eventually_some("everything stands", PATIENCE, async || {
+            let (one, two) = (shown(&a, &group).await, shown(&b, &group).await);
+            let stored = archived(fleet.database(), &group).await;
+            let all: BTreeSet<String> = one.values().cloned().collect();
+            if one == two && one == stored && all == ids && all.len() == one.len() { Ok(one) } else { Err((one, two, stored)) }
+        })
+        .await;
+        head = *standing.last_key_value().unwrap().0;
+        assert_eq!(head, standing.len() as u64, "no gap");
+    }
+    let mut folded = Folded::default();
+    follow(&mut stream, &mut folded, &shown(&b, &group).await).await;
+    let moved: BTreeSet<&(u64, String, u64)> = folded.moved.iter().collect();
+    assert_eq!(moved.len(), folded.moved.len(), "each once");
+    assert!(folded.moved.len() >= 6 * 3, "{}", folded.moved.len());
 }
