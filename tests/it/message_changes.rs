@@ -124,6 +124,10 @@ on_both! {
             m.get(&format!("/v1/audit/conversations/{group}/messages/4/versions")).await.expect(200).items().len() == 1
         })
         .await;
+        let mut database = fleet.database().connect().await;
+        let bodies: Vec<String> =
+            sqlx::query_scalar("SELECT body FROM messages WHERE deleted_at_ms IS NOT NULL").fetch_all(&mut database).await.unwrap();
+        assert!(!bodies.is_empty() && bodies.iter().all(String::is_empty), "what is not shown is not kept beside that record: {bodies:?}");
         b.get(&format!("/v1/audit/conversations/{group}/messages/4/versions")).await.expect_problem(403, "forbidden");
     }
 

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use seqline::redis::register_streams;
 use serde_json::json;
 
 use crate::harness::fleet::PATIENCE;
 use crate::harness::log_writer::LogWriter;
-use crate::harness::{EventStream, Fleet, RedisKind, User, on_both};
+use crate::harness::lone_gateway::LoneGateway;
+use crate::harness::proxy::Proxy;
+use crate::harness::{Client, EventStream, Fleet, MadeOn, PrivateRedis, RedisKind, TestDatabase, User, on_both};
 
 /// The numbers of so many events that follow on a stream, in the order in which they came.
 async fn numbers(stream: &mut EventStream, count: usize) -> Vec<u64> {
@@ -19,6 +22,15 @@ async fn numbers(stream: &mut EventStream, count: usize) -> Vec<u64> {
         }
     }
     got
+}
+
+/// A fleet that seldom compares its streams with their logs: who goes on only then is seen to be late.
+struct Unhurried(Fleet);
+
+impl MadeOn for Unhurried {
+    async fn made_on(kind: RedisKind) -> Self {
+        Self(Fleet::start_with(kind, 2, 1, &["--heartbeat-ms", "15000"]).await)
+    }
 }
 
 on_both! {
@@ -49,7 +61,8 @@ on_both! {
         assert_eq!(numbers(&mut query, 1).await, [2]);
     }
 
-    async fn a_thousand_and_one_events_while_away_come_at_once(fleet: Fleet) {
+    async fn a_thousand_and_one_events_while_away_come_at_once(unhurried: Unhurried) {
+        let fleet = unhurried.0;
         let mut writer = LogWriter::new(&fleet.redis_url(), "ann").await;
         let ann = User::new("ann");
         let mut stream = fleet.client(0, &ann).stream().open().await;
@@ -240,4 +253,22 @@ async fn malformed_positions_are_refused_before_the_stream_begins() {
             refused.expect_problem(400, "invalid_cursor");
         }
     }
+}
+
+/// What is written between a stream's look at its log and its being open is heard, though nothing comes after it that would give it away: who
+/// looks has asked for wake-ups in the same step.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_while_a_stream_opens_is_heard() {
+    let (redis, database) = (PrivateRedis::start(RedisKind::Single).await, TestDatabase::migrated().await);
+    let proxy = Proxy::before(url::Url::parse(&redis.url()).unwrap().port().unwrap()).await;
+    let gateway = LoneGateway::start(&proxy.url(&redis.url()), database.url(), &[]).await;
+    let loaded = redis.on_every_node(&["SCRIPT", "LOAD", register_streams::SCRIPT.source]).await;
+    let mut writer = LogWriter::new(&redis.url(), "ann").await;
+    let mut held = proxy.hold(loaded[0].text().unwrap().as_bytes());
+    let ann = Client::new(gateway.url(), &User::new("ann"));
+    let opening = tokio::spawn(async move { ann.stream().open().await });
+    held.came().await;
+    writer.write(1).await;
+    drop(held);
+    assert_eq!(numbers(&mut opening.await.unwrap(), 1).await, [1]);
 }

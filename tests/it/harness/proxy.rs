@@ -30,9 +30,33 @@ struct Armed {
     strikes: VecDeque<When>,
 }
 
+/// How an answer is held back.
+#[derive(Debug)]
+struct Hold {
+    needle: Vec<u8>,
+    came: watch::Sender<bool>,
+    /// Closed when it may go.
+    released: watch::Receiver<()>,
+}
+
+/// An answer that the server has given and that does not reach who asked, until this is dropped.
+#[derive(Debug)]
+pub struct HeldAnswer {
+    came: watch::Receiver<bool>,
+    _release: watch::Sender<()>,
+}
+
+impl HeldAnswer {
+    /// Waits until the server has answered.
+    pub async fn came(&mut self) {
+        self.came.wait_for(|came| *came).await.unwrap();
+    }
+}
+
 #[derive(Debug, Default)]
 struct Faults {
     armed: Mutex<Option<Armed>>,
+    hold: Mutex<Option<Hold>>,
     fired: AtomicUsize,
     delay: Mutex<Duration>,
 }
@@ -51,6 +75,11 @@ impl Faults {
         }
         self.fired.fetch_add(1, Ordering::SeqCst);
         when
+    }
+
+    /// How the answer to these bytes is to be held back, if it is.
+    fn hold(&self, seen: &[u8]) -> Option<Hold> {
+        self.hold.lock().unwrap().take_if(|hold| seen.windows(hold.needle.len()).any(|window| window == hold.needle))
     }
 }
 
@@ -121,6 +150,13 @@ impl Proxy {
         true
     }
 
+    /// Holds back the answer to the next call that asks with these bytes, and what comes after it on the same connection.
+    pub fn hold(&self, needle: &[u8]) -> HeldAnswer {
+        let ((came, has_come), (release, released)) = (watch::channel(false), watch::channel(()));
+        *self.faults.hold.lock().unwrap() = Some(Hold { needle: needle.to_vec(), came, released });
+        HeldAnswer { came: has_come, _release: release }
+    }
+
     /// From now on everything that is asked comes so much later.
     pub fn delay(&self, by: Duration) {
         *self.faults.delay.lock().unwrap() = by;
@@ -147,9 +183,10 @@ async fn serve(client: TcpStream, server_port: u16, faults: &Faults, mut cuts: w
     let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else { return };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) = (client.into_split(), server.into_split());
+    let held = Mutex::new(None);
     let struck = tokio::select! {
-        struck = ask(&mut from_client, &mut to_server, faults) => struck,
-        _ = tokio::io::copy(&mut from_server, &mut to_client) => None,
+        struck = ask(&mut from_client, &mut to_server, faults, &held) => struck,
+        () = answer(&mut from_server, &mut to_client, &held) => None,
         _ = cuts.wait_for(|cut| *cut) => None,
     };
     // The client is told that the connection is gone. What the server was asked it does: a socket that is dropped with something unread
@@ -160,7 +197,21 @@ async fn serve(client: TcpStream, server_port: u16, faults: &Faults, mut cuts: w
     }
 }
 
-async fn ask(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, faults: &Faults) -> Option<When> {
+async fn answer(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, held: &Mutex<Option<Hold>>) {
+    let mut buffer = vec![0; 65_536];
+    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        let hold = held.lock().unwrap().take();
+        if let Some(mut hold) = hold {
+            hold.came.send_replace(true);
+            while hold.released.changed().await.is_ok() {}
+        }
+        if to.write_all(&buffer[..length]).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn ask(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, faults: &Faults, held: &Mutex<Option<Hold>>) -> Option<When> {
     let mut buffer = vec![0; 65_536];
     let mut tail: Vec<u8> = Vec::new();
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
@@ -170,6 +221,9 @@ async fn ask(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, faults: &Faults)
         }
         // What is looked for may have come in two pieces.
         tail.extend_from_slice(&buffer[..length]);
+        if let Some(hold) = faults.hold(&tail) {
+            *held.lock().unwrap() = Some(hold);
+        }
         let strike = faults.strike(&tail);
         if strike == Some(When::Before) {
             return strike;
