@@ -48,6 +48,7 @@ mod membership_model;
 mod mentions;
 mod message_changes;
 mod metrics;
+mod mutants;
 mod numbering;
 mod openapi;
 mod permissions;
