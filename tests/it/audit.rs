@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
+use seqline::actions::rebuild_redis::rebuild_conversation;
 use seqline::domain::audit::Code;
 use seqline::domain::ids::ConversationId;
 use serde_json::json;
@@ -13,7 +14,7 @@ use crate::audit_scene::{People, audit, beside, codes, command, cool, run, settl
 use crate::crowd::{Load, both};
 use crate::harness::fleet::SHARDS;
 use crate::harness::pictures::PictureFleet;
-use crate::harness::{Fleet, RedisKind, User, on_both};
+use crate::harness::{Fleet, PATIENCE, RedisKind, User, eventually, on_both};
 
 on_both! {
     async fn nothing_is_found_while_everything_is_well(fleet: PictureFleet) {
@@ -54,6 +55,7 @@ on_both! {
                 ann.remove(&group, &format!("guest-{}", n % 3)).await.expect(204);
             }
         });
+        rebuild_conversation(&stores, &ConversationId::parse(&busy[2]).unwrap(), PATIENCE).await.unwrap();
         let mut looks = 0;
         while !changes.is_finished() || looks == 0 {
             assert_eq!(audit(&stores).await, []);
@@ -62,6 +64,7 @@ on_both! {
         changes.await.unwrap();
         load.finish().await;
         assert_eq!(audit(&stores).await, []);
+        eventually("Cid is erased", PATIENCE, async || service.delete("/v1/users/cid").await.status == 200).await;
         settled(&fleet, &stores).await;
         let output = run(&fleet, &["--json"]).await;
         let (found, summary) = codes(&output);
