@@ -3,6 +3,7 @@
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use futures_util::{StreamExt as _, stream};
 use seqline::actions::Stores;
 use seqline::actions::audit_everything::{Audit, Place};
 use seqline::actions::cool_conversation::{Cooled, cool_conversation};
@@ -23,7 +24,7 @@ pub struct People {
 
 impl People {
     pub fn of(fleet: &Fleet) -> Self {
-        let at = |number, name: &str| fleet.client(number, &User::new(name));
+        let at = |number, name: &str| fleet.client(number, &User::new(name)).kept_alive();
         Self { ann: at(0, "ann"), bob: at(1, "bob"), cid: at(1, "cid") }
     }
 
@@ -48,6 +49,14 @@ impl People {
         ann.patch(&format!("/v1/conversations/{group}"), &json!({"title": "Lunch at one"})).await.expect(200);
         ConversationId::parse(&group).unwrap()
     }
+}
+
+/// Does so much for each of these at once.
+const AT_ONCE: usize = 3;
+
+/// The outcomes of all of these, in their order.
+pub async fn all<F: Future>(tasks: Vec<F>) -> Vec<F::Output> {
+    stream::iter(tasks).buffered(AT_ONCE).collect().await
 }
 
 /// Stores of a test's own on those of a fleet.
