@@ -407,5 +407,6 @@ async fn workers_that_are_killed_in_between_move_nothing_twice() {
     follow(&mut stream, &mut folded, &shown(&b, &group).await).await;
     let moved: BTreeSet<&(u64, String, u64)> = folded.moved.iter().collect();
     assert_eq!(moved.len(), folded.moved.len(), "each once");
-    assert!(folded.moved.len() >= 6 * 3, "{}", folded.moved.len());
+    // Three where all were sent before the first was archived, one where that came between.
+    assert!(folded.moved.len() >= 6, "{}", folded.moved.len());
 }
