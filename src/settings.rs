@@ -200,6 +200,12 @@ pub struct Settings {
     /// Streams that one user may have open at one gateway; 0 is no limit
     #[arg(long, env = "SEQLINE_USER_STREAMS_MAX", default_value_t = 0, value_name = "N")]
     pub user_streams_max: u64,
+    /// Streams that one address (of IPv6: one network of 64 bits) may have open at one gateway; 0 is no limit
+    #[arg(long, env = "SEQLINE_ADDRESS_STREAMS_MAX", default_value_t = 0, value_name = "N")]
+    pub address_streams_max: u64,
+    /// Load balancers in front that note in X-Forwarded-For from whom they got a request; with 0 the connection's other side is the client
+    #[arg(long, env = "SEQLINE_TRUSTED_PROXIES", default_value_t = 0, value_name = "N")]
+    pub trusted_proxies: u64,
     /// Milliseconds that a stopping process gives its requests and streams
     #[arg(long, env = "SEQLINE_DRAIN_MS", default_value_t = 20_000, value_name = "MS")]
     pub drain_ms: u64,

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::AppState;
 use super::caller::prove_caller;
 use super::paging::{Query, bad};
+use super::peer_address::client_address;
 use super::respond::{Code, Problem, accepts};
 use crate::actions::tickets;
 use crate::contract::problem::Problem as ProblemShape;
@@ -67,12 +68,14 @@ async fn open(state: &AppState, parts: &axum::http::request::Parts) -> Result<St
     let asked = query.text("last_event_id");
     query.finish()?;
     let start = start(&parts.headers, asked.as_deref(), device.as_deref())?;
+    let socket = parts.extensions.get::<PeerSocket>().cloned();
     let request = OpenRequest {
         user: listener.user,
         start,
         device,
         proof_ends_at: Some(listener.over_at),
-        socket: parts.extensions.get::<PeerSocket>().cloned(),
+        address: client_address(socket.as_ref().and_then(PeerSocket::address), &parts.headers, state.settings.trusted_proxies),
+        socket,
     };
     Ok(state.hub.open(request).await?)
 }

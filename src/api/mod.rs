@@ -32,6 +32,7 @@ pub mod messages;
 pub mod openapi;
 pub mod paging;
 pub mod path;
+pub mod peer_address;
 pub mod preferences;
 pub mod readers;
 pub mod respond;

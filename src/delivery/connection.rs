@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body::Frame;
 
+use super::addresses::Place;
 use super::frames;
 use super::open_streams::OpenStreams;
 use super::socket::PeerSocket;
@@ -384,6 +385,8 @@ impl Connection {
 pub struct StreamBody {
     pub(super) connection: Arc<Connection>,
     pub(super) hub: Arc<OpenStreams>,
+    /// Given back with the stream.
+    pub(super) _place: Option<Place>,
 }
 
 impl http_body::Body for StreamBody {

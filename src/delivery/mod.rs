@@ -4,6 +4,7 @@
 //! follows directly on the connection's place, and in every other case the connection reads the log at its own pace. Knows the actions
 //! and the logs; never Postgres, never an unbounded buffer.
 
+mod addresses;
 pub mod connection;
 pub mod frames;
 pub mod open_streams;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use rand::Rng as _;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::addresses::Addresses;
 use super::connection::{Connection, Ending, LiveEvent, Pace, StreamBody, Taken};
 use super::resume::{self, Resume};
 use super::socket::PeerSocket;
@@ -59,6 +61,8 @@ pub struct OpenRequest {
     pub device: Option<String>,
     /// When the stream must end because the caller's proof does (leeway included).
     pub proof_ends_at: Option<Millis>,
+    /// Where it is wanted from, as far as that is known.
+    pub address: Option<IpAddr>,
     /// The socket, when the listener is ours.
     pub socket: Option<PeerSocket>,
 }
@@ -75,6 +79,7 @@ pub struct OpenStreams {
     parts: Vec<Part>,
     hasher: RandomState,
     open: AtomicUsize,
+    addresses: Arc<Addresses>,
     pub(super) reads: Semaphore,
     pub(super) redis_away: AtomicBool,
     /// Users whose last stream has closed, until Redis was told.
@@ -95,6 +100,7 @@ impl OpenStreams {
             // Looked at with each heartbeat, of which the first goes unanswered: below two of them, so that the second or the third finds it.
             silence: (heartbeat * 7 / 4).max(Duration::from_secs(1)),
         };
+        let addresses = Addresses::new(stores.settings.address_streams_max);
         let hub = Arc::new(Self {
             stores,
             gateway,
@@ -102,6 +108,7 @@ impl OpenStreams {
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             open: AtomicUsize::new(0),
+            addresses,
             reads: Semaphore::new(READS_AT_ONCE),
             redis_away: AtomicBool::new(false),
             gone: Mutex::default(),
@@ -193,12 +200,15 @@ impl OpenStreams {
         let proof_life = request.proof_ends_at.map(|at| Duration::from_millis(u64::try_from(at - now).unwrap_or(0)));
         let life = Duration::from_millis(self.stores.settings.stream_life_max_ms).mul_f64(rand::rng().random_range(0.8..1.0));
         let connection = Arc::new(Connection::new(request.user.clone(), false, Some(life), proof_life, request.socket));
-        if !self.insert(&connection) {
-            let quota = self.stores.settings.user_streams_max;
+        let full = |quota| {
             let state = LimitState { limited: Limited::Streams, quota, window_s: FULL_WAIT_S, remaining: 0, reset_s: FULL_WAIT_S };
-            return Err(Refusal::RateLimited(state));
+            Refusal::RateLimited(state)
+        };
+        let place_taken = self.addresses.take(request.address).map_err(full)?;
+        if !self.insert(&connection) {
+            return Err(full(self.stores.settings.user_streams_max));
         }
-        let body = StreamBody { connection: connection.clone(), hub: self.clone() };
+        let body = StreamBody { connection: connection.clone(), hub: self.clone(), _place: place_taken };
         let log = self.register(&request.user).await?;
         let (place, resumed_from, resync) = match &start {
             None => (log.head(), None, None),

@@ -19,6 +19,12 @@ impl PeerSocket {
         self.0.upgrade().is_some_and(|socket| unacknowledged_for(&socket).is_some_and(|time| time > silent_for))
     }
 
+    /// The address of the other side.
+    #[must_use]
+    pub fn address(&self) -> Option<std::net::IpAddr> {
+        self.0.upgrade()?.peer_addr().ok().map(|address| address.ip())
+    }
+
     /// Ends the connection; whoever reads or writes it finds that out at once.
     pub fn cut(&self) {
         if let Some(socket) = self.0.upgrade() {

@@ -106,7 +106,7 @@ impl Settings {
     }
 
     /// Numbers with their smallest and largest sensible value.
-    fn bounds(&self) -> [(&'static str, u64, u64, u64); 35] {
+    fn bounds(&self) -> [(&'static str, u64, u64, u64); 37] {
         const DAY_MS: u64 = 86_400_000;
         const YEAR_S: u64 = 31_536_000;
         [
@@ -143,6 +143,8 @@ impl Settings {
             ("SEQLINE_CONVERSATION_SENDS_BURST", self.conversation_sends_burst, 1, 1_000_000),
             ("SEQLINE_USER_WRITES_BURST", self.user_writes_burst, 1, 1_000_000),
             ("SEQLINE_USER_STREAMS_MAX", self.user_streams_max, 0, 100_000),
+            ("SEQLINE_ADDRESS_STREAMS_MAX", self.address_streams_max, 0, 10_000_000),
+            ("SEQLINE_TRUSTED_PROXIES", self.trusted_proxies, 0, 16),
             ("SEQLINE_DRAIN_MS", self.drain_ms, 1, 3_600_000),
             ("SEQLINE_CLOCK_OFFSET_MS", self.clock_offset_ms.unsigned_abs(), 0, DAY_MS),
         ]

@@ -186,3 +186,25 @@ async fn a_user_has_so_many_streams_at_a_gateway_and_no_more() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_has_so_many_streams_at_a_gateway_and_no_more() {
+    let fleet = fleet(RedisKind::Single, &["--address-streams-max", "2", "--trusted-proxies", "1"]).await;
+    let users = User::many(3);
+    let from = |gateway: usize, user: &User, address: &str| fleet.client(gateway, user).stream().from_address(address);
+    let mut open = Vec::new();
+    // What a client claims of itself stands left of what the proxy noted.
+    for (gateway, noted) in [(0, "198.51.100.1"), (0, "203.0.113.7, 198.51.100.1"), (1, "198.51.100.1"), (0, "198.51.100.2")] {
+        let mut stream = from(gateway, &users[gateway], noted).open().await;
+        stream.wait_for("hello", PATIENCE).await;
+        open.push(stream);
+    }
+    let mut refused = from(0, &users[2], "198.51.100.9, 198.51.100.1").open().await;
+    assert_eq!(refused.wait_for("unavailable", PATIENCE).await.data["code"], "rate_limited");
+    open.remove(0);
+    eventually("there is room again", PATIENCE, async || {
+        let mut stream = from(0, &users[2], "198.51.100.1").open().await;
+        stream.next_event(PATIENCE).await.is_some_and(|event| event.name == "hello")
+    })
+    .await;
+}

@@ -26,6 +26,7 @@ pub struct StreamRequest {
     token: Option<String>,
     last_event_id: Option<String>,
     query: Vec<(String, String)>,
+    forwarded_for: Option<String>,
 }
 
 /// One event with a name.
@@ -53,7 +54,7 @@ pub struct EventStream {
 impl StreamRequest {
     /// Of this user at this gateway.
     pub fn new(base: &str, user: &User) -> Self {
-        Self { base: base.to_owned(), token: Some(user.token.clone()), last_event_id: None, query: Vec::new() }
+        Self { base: base.to_owned(), token: Some(user.token.clone()), last_event_id: None, query: Vec::new(), forwarded_for: None }
     }
 
     /// From this position on, by the header.
@@ -65,6 +66,12 @@ impl StreamRequest {
     /// With a parameter in the URL, e.g. `device`, `last_event_id`, `ticket`.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.query.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// As if a load balancer had noted this.
+    pub fn from_address(mut self, noted: &str) -> Self {
+        self.forwarded_for = Some(noted.to_owned());
         self
     }
 
@@ -91,6 +98,9 @@ impl StreamRequest {
         let mut request = UNTIMED.get(url).header("accept", "text/event-stream");
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
+        }
+        if let Some(noted) = &self.forwarded_for {
+            request = request.header("x-forwarded-for", noted);
         }
         if let Some(id) = &self.last_event_id {
             request = request.header("last-event-id", id);
