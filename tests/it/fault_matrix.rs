@@ -26,10 +26,12 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("announce_epoch", "faults_takeover: masters that are lost in the middle of it"),
     ("discard_conversation", "lease_races: whoever comes late"),
     ("extend_lease", "lease_races, numbering: asked for again with each send until it is there"),
+    ("inspect_log", "audit: a store that goes away ends it with a place"),
     ("mark_offset", "acks: a replica that does not answer"),
     ("open_epoch", "faults_loss, faults_takeover: servers that are killed in the middle of it"),
     ("read_aside", "archive: what stands aside comes back"),
     ("release_shard", "shard_leases: a lease that is left to end by itself"),
+    ("renew_log", "rebuild: done again it changes nothing"),
     ("reopen_conversation", "cooling: whoever comes next finishes what was cut off"),
     ("resequence_message", "resequence: cut off anywhere"),
     ("settle_double", "resequence: cut off anywhere"),
@@ -166,6 +168,9 @@ async fn evening(stage: &Stage, n: usize) {
         found.json["state"] == "archived"
     })
     .await;
+    let moderator = both(fleet, &User::with_claims("mod", &json!({"scope": "admin"})));
+    let audited = sure(&moderator, Method::GET, &format!("/v1/audit/conversations/{group}"), &[], None, &[200]).await;
+    assert_eq!((&audited.json["contiguous"], &audited.json["findings"]), (&json!(true), &json!([])));
     let id = ConversationId::parse(&group).unwrap();
     let later = stage.stores.clock.now() + 1_000_000_000;
     eventually("the conversation leaves Redis", PATIENCE, async || {

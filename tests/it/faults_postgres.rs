@@ -2,12 +2,17 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection as _, PgConnection};
 
-use crate::crowd::{Load, both, events_head, group_on_every_shard, listen, prove, prove_heard, send_for_sure};
+use crate::crowd::{Load, both, events_head, group_on_every_shard, listen, log_after, messages_in, prove, prove_heard, send_for_sure};
+use crate::harness::proxy::Proxy;
+use crate::harness::servers::postgres_pair;
 use crate::harness::{Client, Fleet, PATIENCE, PrivateRedis, RedisKind, TestDatabase, User, eventually};
+use crate::trace::Trace;
+use crate::witnesses::{Listener, Writers, settle};
 
 /// A request's deadline, and what a loaded machine may add.
 const DEADLINE: Duration = Duration::from_secs(12);
@@ -162,4 +167,69 @@ async fn a_backlog_at_its_high_water_mark_refuses_sends_until_it_sinks() {
     told.push(send_for_sure(&anns, 0, &group, &refused, "hi").await);
     prove_heard(&told, &heard.await.unwrap());
     prove(&told, &bobs, &[(bobs[0].clone(), from)], fleet.database()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_that_takes_over_has_everything_that_was_answered_archived() {
+    let (mut primary, standby, _folder) = postgres_pair().await;
+    let proxy = Proxy::before(primary.port()).await;
+    let database = TestDatabase::elsewhere(proxy.url(&primary.url("migrated")));
+    let fleet = Fleet::start_over(PrivateRedis::start(RedisKind::Single).await, database, 2, 1, &[]).await;
+    let (writers, bob) = (User::many(4), User::new("bob"));
+    let names: Vec<&str> = writers.iter().skip(1).chain([&bob]).map(|user| user.id.as_str()).collect();
+    let groups = group_on_every_shard(&fleet.client(0, &writers[0]), &names).await;
+    let trace = Arc::new(Trace::default());
+    let at = both(&fleet, &bob);
+    let from = events_head(&at[0]).await;
+    let listener = Listener::start(at, from, &trace);
+    let crowd = Writers::start(writers.iter().map(|user| both(&fleet, user)).collect(), &groups, &trace);
+    crowd.further(150).await;
+    // Its connections end with it; new ones are led to the one that takes over.
+    proxy.cut();
+    primary.process().kill().await;
+    crowd.further(20).await;
+    let mut connection = PgConnection::connect(&standby.url("postgres")).await.unwrap();
+    assert!(sqlx::query_scalar::<_, bool>("SELECT pg_promote()").fetch_one(&mut connection).await.unwrap());
+    proxy.lead_to(standby.port());
+    proxy.restore();
+    crowd.further(150).await;
+    crowd.finish().await;
+    let readers = [fleet.client(0, &bob), fleet.client(1, &writers[1])];
+    let gone = settle(&trace, &groups, &both(&fleet, &writers[0]), &readers, vec![listener], fleet.database()).await;
+    trace.assert_whole();
+    assert_eq!(gone, 0, "Redis had everything all the time");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn talk_goes_on_while_postgres_only_reads() {
+    let fleet = Fleet::start(RedisKind::Single, 2, 1).await;
+    let (ann, bob) = (User::new("ann"), User::new("bob"));
+    let (anns, bobs) = (both(&fleet, &ann), fleet.client(1, &bob));
+    let group = anns[0].create_group("talk", &["bob"]).await;
+    let from = events_head(&bobs).await;
+    anns[0].send(&group, "k1", "hi").await.expect(201);
+    let mut connection = fleet.database().connect().await;
+    eventually("it is archived", PATIENCE, async || archived(fleet.database()).await == 1).await;
+    let mut only_reads = async |word: &str| {
+        let set = format!("ALTER ROLE postgres IN DATABASE {} SET default_transaction_read_only = {word}", fleet.database().name());
+        sqlx::raw_sql("SET default_transaction_read_only = off").execute(&mut connection).await.unwrap();
+        sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut connection).await.unwrap();
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        sqlx::query(end).execute(&mut connection).await.unwrap();
+    };
+    only_reads("on").await;
+    let told: Vec<_> = {
+        let mut told = Vec::new();
+        for n in 0..40 {
+            told.push(send_for_sure(&anns, n, &group, &uuid::Uuid::now_v7().to_string(), "hi").await);
+        }
+        told
+    };
+    assert!(told.iter().all(|one| one.refused.is_empty()), "no send notices: {told:?}");
+    assert_eq!(archived(fleet.database()).await, 1, "nothing can be written");
+    assert_eq!(bobs.whole_history(&group).await.len(), 41);
+    only_reads("off").await;
+    eventually("the backlog is archived", PATIENCE, async || archived(fleet.database()).await == 41).await;
+    let seqs: Vec<u64> = messages_in(&log_after(&bobs, &from).await).iter().map(|m| m["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, (1..=41).collect::<Vec<_>>());
 }

@@ -2,7 +2,7 @@
 //! answer. What it looks for is a run of bytes in what is asked, such as the SHA of a script or the words of a statement.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -88,6 +88,8 @@ impl Faults {
 pub struct Proxy {
     /// Where it listens on 127.0.0.1.
     pub port: u16,
+    /// The server's port.
+    server: Arc<AtomicU16>,
     faults: Arc<Faults>,
     cut: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
@@ -101,9 +103,11 @@ impl Proxy {
         let faults = Arc::<Faults>::default();
         let (cut, cuts) = watch::channel(false);
         let at_work = Arc::clone(&faults);
+        let server = Arc::new(AtomicU16::new(server_port));
+        let leads_to = Arc::clone(&server);
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (faults, cuts) = (Arc::clone(&at_work), cuts.clone());
+                let (faults, cuts, server_port) = (Arc::clone(&at_work), cuts.clone(), leads_to.load(Ordering::SeqCst));
                 tokio::spawn(async move {
                     if !*cuts.borrow() {
                         serve(client, server_port, &faults, cuts).await;
@@ -111,7 +115,7 @@ impl Proxy {
                 });
             }
         });
-        Self { port, faults, cut, task }
+        Self { port, server, faults, cut, task }
     }
 
     /// The URL of a store, led through this proxy.
@@ -160,6 +164,11 @@ impl Proxy {
     /// From now on everything that is asked comes so much later.
     pub fn delay(&self, by: Duration) {
         *self.faults.delay.lock().unwrap() = by;
+    }
+
+    /// Leads new connections to another server.
+    pub fn lead_to(&self, server_port: u16) {
+        self.server.store(server_port, Ordering::SeqCst);
     }
 
     /// Cuts every connection and takes no new one.

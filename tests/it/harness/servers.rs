@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use seqline::embedded::{PostgresOptions, PostgresServer, RedisCluster, RedisOptions, RedisServer, TempFolder};
 use sqlx::{Connection as _, PgConnection};
 use tokio::sync::OnceCell;
+
+use super::wait::eventually;
 
 /// What kind of Redis a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,6 +173,11 @@ impl TestDatabase {
         self.server.as_mut().expect("this database is on everybody's server")
     }
 
+    /// The migrated database that is at this URL, on a server that somebody else keeps.
+    pub fn elsewhere(url: String) -> Self {
+        Self { name: String::new(), url, server: None }
+    }
+
     /// The same database at this URL, for another fleet or through a proxy; this one must outlive it.
     pub fn at(&self, url: impl Into<String>) -> Self {
         Self { name: String::new(), url: url.into(), server: None }
@@ -178,6 +186,11 @@ impl TestDatabase {
     /// The URL that the product is given.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Its name on its server.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// A connection of the test's own.
@@ -200,6 +213,11 @@ async fn start_postgres() -> PostgresServer {
     let server = PostgresServer::start(folder.path(), &options).await.unwrap();
     // The folder is removed by the shell that keeps the server: what is static is never dropped.
     std::mem::forget(folder);
+    make_template(&server).await;
+    server
+}
+
+async fn make_template(server: &PostgresServer) {
     let mut connection = PgConnection::connect(&server.url("postgres")).await.unwrap();
     run(&mut connection, format!("CREATE DATABASE {TEMPLATE}")).await;
     connection.close().await.unwrap();
@@ -207,7 +225,59 @@ async fn start_postgres() -> PostgresServer {
     let migrations = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
     sqlx::migrate::Migrator::new(migrations).await.unwrap().run(&mut connection).await.unwrap();
     connection.close().await.unwrap();
-    server
+}
+
+/// Copies a running server's files, to follow it. What is run is run as the owner of the one's files; folders above them are entered before,
+/// because they are nobody else's to pass.
+const COPY: &str = "exec 9<.; cd /
+set -- \"$1\" \"$2\" -D /proc/self/fd/9/cluster -R -X stream -c fast --no-sync -h 127.0.0.1 -U postgres -p \"$3\"
+owner=$1; shift
+[ \"$(id -u)\" = \"$owner\" ] || exec setpriv --reuid=\"$owner\" --clear-groups \"$@\"
+exec \"$@\"";
+
+/// Two Postgres servers with the migrated database, of which the second follows the first: a commit is answered when both have it.
+pub async fn postgres_pair() -> (PostgresServer, PostgresServer, TempFolder) {
+    let folder = TempFolder::new("test-postgres-pair").unwrap();
+    let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+    let more = vec![("synchronous_commit".to_owned(), "on".to_owned())];
+    let options = PostgresOptions { throw_away: true, more, ..PostgresOptions::default() };
+    let primary = PostgresServer::start(&one, &options).await.unwrap();
+    make_template(&primary).await;
+    std::fs::create_dir_all(&other).unwrap();
+    let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(one.join("cluster")).unwrap());
+    std::os::unix::fs::chown(&other, Some(owner), None).unwrap();
+    // Whoever keeps the server writes its log beside its files.
+    for file in std::fs::read_dir(one.join("cluster")).unwrap().flatten() {
+        std::os::unix::fs::chown(file.path(), Some(owner), None).unwrap();
+    }
+    let url = url::Url::parse(&primary.url("postgres")).unwrap();
+    let output = tokio::process::Command::new("sh")
+        .args(["-c", COPY, "sh", &owner.to_string(), &base_backup(), &primary.port().to_string()])
+        .env("PGPASSWORD", url.password().unwrap())
+        .current_dir(&other)
+        .output()
+        .await
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::copy(one.join("password"), other.join("password")).unwrap();
+    let standby = PostgresServer::start(&other, &options).await.unwrap();
+    let mut connection = PgConnection::connect(&primary.url("postgres")).await.unwrap();
+    run(&mut connection, "ALTER SYSTEM SET synchronous_standby_names = '*'".to_owned()).await;
+    run(&mut connection, "SELECT pg_reload_conf()".to_owned()).await;
+    eventually("the standby is synchronous", Duration::from_secs(60), async || {
+        let states: Vec<String> =
+            sqlx::query_scalar("SELECT sync_state FROM pg_stat_replication").fetch_all(&mut connection).await.unwrap();
+        states == ["sync"]
+    })
+    .await;
+    (primary, standby, folder)
+}
+
+/// Where `pg_basebackup` is.
+fn base_backup() -> String {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let found = versions.map(|version| version.path().join("bin/pg_basebackup")).find(|path| path.exists());
+    found.map_or_else(|| "pg_basebackup".to_owned(), |path| path.display().to_string())
 }
 
 async fn run(connection: &mut PgConnection, statement: String) {
