@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::time::timeout_at;
 use uuid::Uuid;
 
 use super::Stores;
@@ -356,6 +357,19 @@ fn fetch_numbers(stores: &Arc<Stores>, id: &ConversationId) {
     });
 }
 
+/// Looks whether the archive has this very message: `Some(None)` under its number, `Some(Some(…))` as it is under another one.
+async fn archived_as(stores: &Stores, message: &Message, may_have_moved: bool) -> Option<Option<Message>> {
+    let archive = &stores.archive;
+    if archive.is_archived(&message.conversation, message.seq, message.id).await.unwrap_or(false) {
+        return Some(None);
+    }
+    if !may_have_moved {
+        return None;
+    }
+    let seq = archive.seq_of(&message.conversation, message.id, message.seq).await.ok()??;
+    archive.messages_at(&message.conversation, &[seq]).await.ok()?.pop().map(Some)
+}
+
 /// Waits until the message has got as far as asked, or the deadline comes; the level that was reached is never an error. One that was
 /// numbered anew on its way to the archive comes back with its final number.
 async fn wait_for(stores: &Stores, message: Message, asked: Ack, until: Instant, replid: Option<&str>) -> (Message, Ack) {
@@ -364,8 +378,9 @@ async fn wait_for(stores: &Stores, message: Message, asked: Ack, until: Instant,
         Ack::Replicated => {
             let key = keys::shard_info(stores.keys.shard_of(&message.conversation));
             let left_ms = u64::try_from(until.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(0);
-            match stores.link.wait_replicas(&key, left_ms).await {
-                Ok(r) if r.connected > 0 && r.confirmed >= r.connected && replid.is_none_or(|id| id == r.replid) => {
+            // Bounded here too: it may have to wait for the rounds of others first.
+            match timeout_at(until.into(), stores.link.wait_replicas(&key, left_ms)).await {
+                Ok(Ok(r)) if r.connected > 0 && r.confirmed >= r.connected && replid.is_none_or(|id| id == r.replid) => {
                     (message, Ack::Replicated)
                 }
                 _ => (message, Ack::Accepted),
@@ -374,14 +389,10 @@ async fn wait_for(stores: &Stores, message: Message, asked: Ack, until: Instant,
         Ack::Archived => {
             let mut pause_ms = ARCHIVE_LOOK_MS.0;
             loop {
-                if stores.archive.is_archived(&message.conversation, message.seq, message.id).await.unwrap_or(false) {
-                    return (message, Ack::Archived);
-                }
-                if pause_ms > MOVED_LOOK_MS
-                    && let Ok(Some(seq)) = stores.archive.seq_of(&message.conversation, message.id, message.seq).await
-                    && let Ok(Some(moved)) = stores.archive.messages_at(&message.conversation, &[seq]).await.map(|mut found| found.pop())
-                {
-                    return (moved, Ack::Archived);
+                // A look that Postgres lets wait says no more than that it was not reached in time.
+                let looked = timeout_at(until.into(), archived_as(stores, &message, pause_ms > MOVED_LOOK_MS)).await;
+                if let Ok(Some(archived)) = looked {
+                    return (archived.unwrap_or(message), Ack::Archived);
                 }
                 if Instant::now() + Duration::from_millis(pause_ms) >= until {
                     return (message, Ack::Accepted);

@@ -61,6 +61,8 @@ async fn page(hub: &OpenStreams, connection: &Connection, place: Position) -> Op
     };
     let moved = |reason| Page::Moved { head: read.log.head(), frame: frames::resync(&hub.resync(reason, &read.log)) };
     if let Resume::Resync(reason) = resume::decide(&place, &read.log) {
+        // A log that was lost has lost who wants wake-ups with it.
+        hub.register(&connection.user).await.ok()?;
         return Some(moved(reason));
     }
     let last = read.log.last;
@@ -73,6 +75,7 @@ async fn page(hub: &OpenStreams, connection: &Connection, place: Position) -> Op
         }
     };
     if events.iter().any(|event| matches!(event.body, Body::Resync)) {
+        hub.register(&connection.user).await.ok()?;
         return Some(moved(ResyncReason::Lost));
     }
     events.iter().for_each(|event| connection.heed(&event.pointer));

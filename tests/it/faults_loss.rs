@@ -113,6 +113,9 @@ async fn an_emptied_redis_goes_on_above_all_that_was_told_and_says_what_is_void(
     let last = send("heard").await;
     let heard = seqs_up_to(&mut stream, last).await;
     assert!(heard.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{heard:?}");
+    // Who wants to be woken was forgotten too; what leaves no entry reaches open streams all the same.
+    anns[0].post(&format!("/v1/conversations/{group}/typing"), &serde_json::json!({"typing": true})).await.expect(204);
+    stream.wait_for("typing.updated", PATIENCE).await;
     // An id from before, lower than the new head.
     let mut late = fleet.client(0, &bob).stream().after(&before).open().await;
     let resync = late.wait_for("resync", PATIENCE).await;
