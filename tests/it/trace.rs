@@ -80,15 +80,19 @@ pub struct Kept {
 impl Kept {
     /// As history shows it.
     pub async fn read(client: &Client, conversation: &str) -> Self {
-        let history = client.whole_history(conversation).await;
-        let mut voids = Vec::new();
-        for query in ["after=0&limit=200", "limit=200"] {
-            let page = client.history(conversation, query).await.expect(200);
+        let mut kept = Self::default();
+        loop {
+            let after = kept.messages.keys().next_back().copied().unwrap_or(0);
+            let page = client.history(conversation, &format!("after={after}&limit=200")).await.expect(200);
+            // A page tells the voids among its messages and beside them.
             let pairs = page.json["voids"].as_array().unwrap().iter().map(|v| (v[0].as_u64().unwrap(), v[1].as_u64().unwrap()));
-            voids.extend(pairs);
+            kept.voids.extend(pairs);
+            let place = |message: &Value| (message["seq"].as_u64().unwrap(), message["id"].as_str().unwrap().to_owned());
+            kept.messages.extend(page.items().iter().map(place));
+            if page.json["has_more_after"] != true {
+                return kept;
+            }
         }
-        let place = |message: &Value| (message["seq"].as_u64().unwrap(), message["id"].as_str().unwrap().to_owned());
-        Self { messages: history.iter().map(place).collect(), voids }
     }
 
     fn is_void(&self, seq: u64) -> bool {

@@ -14,6 +14,8 @@ use crate::trace::{Answered, Kept, Told, Trace};
 
 /// What an application waits before it tries again.
 const BACK_OFF: Duration = Duration::from_millis(20);
+/// What a writer rests between two sends, so that nobody writes tens of thousands while a takeover is waited for.
+const BREATH: Duration = Duration::from_millis(10);
 /// What each writer asks for, turn by turn.
 const ACKS: [&str; 8] = ["accepted", "accepted", "replicated", "accepted", "accepted", "archived", "accepted", "accepted"];
 
@@ -59,6 +61,7 @@ impl Writers {
                     send(&at, n, &groups[n % groups.len()], ACKS[n % ACKS.len()], &trace).await;
                     count.fetch_add(1, Ordering::Relaxed);
                     n += 1;
+                    tokio::time::sleep(BREATH).await;
                 }
             });
         }
