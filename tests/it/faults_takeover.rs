@@ -22,7 +22,7 @@ const STREAMS_TOLD: Duration = Duration::from_secs(30);
 
 on_both! {
     async fn a_replica_that_was_held_back_takes_over_again_and_again(kind: RedisKind) {
-        const ROUNDS: usize = 3;
+        const ROUNDS: usize = 2;
         let mut standby = Standby::start(kind).await;
         let fleet = Fleet::start_over(PrivateRedis::elsewhere(standby.url()), TestDatabase::migrated().await, 2, 1, FLAGS).await;
         let (writers, bob) = (User::many(4), User::new("bob"));

@@ -64,11 +64,11 @@ impl Measure {
         };
         Self {
             seed: number("SOAK_SEED", 1) as u64,
-            deliveries: number("SOAK_DELIVERIES", 6_000),
+            deliveries: number("SOAK_DELIVERIES", 4_000),
             readers: number("SOAK_READERS", 10),
-            faults: number("SOAK_FAULTS", 60),
-            kills: number("SOAK_KILLS", 4),
-            takeovers: number("SOAK_TAKEOVERS", 2),
+            faults: number("SOAK_FAULTS", 50),
+            kills: number("SOAK_KILLS", 2),
+            takeovers: number("SOAK_TAKEOVERS", 1),
         }
     }
 
