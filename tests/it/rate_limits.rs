@@ -127,7 +127,8 @@ on_both! {
         let group = fleet.client(0, &ann).create_group("g", &["bob"]).await;
         let begun = std::time::Instant::now();
         let answers = burst(&fleet, &ann, &group, 60, "k").await;
-        let most = 5 + begun.elapsed().as_secs() as usize + 1;
+        // What the clocks disagree by is granted once, when the one behind asks first.
+        let most = 5 + 2 + begun.elapsed().as_secs() as usize + 1;
         let sent = count(&answers, 201);
         assert!((5..=most).contains(&sent), "{sent} of at most {most}");
         // The one behind is let through as soon as its own clock has come so far, at the latest.

@@ -38,9 +38,12 @@ async fn shown(client: &Client, group: &str, expected: &Value) {
     .await;
     assert_eq!(client.history(group, "").await.expect(200).items()[0]["share"], *expected);
     assert_eq!(client.history(group, "since_rev=0").await.expect(200).items()[0]["share"], *expected);
-    let list = client.conversations().await.expect(200);
-    let item = list.items().iter().find(|item| item["id"] == *group).unwrap();
-    assert_eq!(item["last_message"]["share"], *expected, "{}", list.text);
+    let item = eventually_some("the conversation is in the list", PATIENCE, async || {
+        let list = client.conversations().await.expect(200);
+        list.items().iter().find(|item| item["id"] == *group).cloned().ok_or(list.text)
+    })
+    .await;
+    assert_eq!(item["last_message"]["share"], *expected, "{item}");
     assert_eq!(client.conversation(group).await.json["last_message"]["share"], *expected);
 }
 
