@@ -186,6 +186,10 @@ async fn write_unknown(
     done: &mut Imported,
 ) -> Result<(), Refusal> {
     cool(stores, id, token).await?;
+    // Only now the archive has everything: the last member may have left a moment ago.
+    if stores.archive.conversation(id).await?.is_none_or(|conversation| conversation.dissolved) {
+        return Err(Refusal::Dissolved);
+    }
     let mut above = stores.archive.import_head(id).await?;
     let is_known = |message: &OldMessage| known.contains_key(&(message.sender.clone(), message.id.clone()));
     let numbers =

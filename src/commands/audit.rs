@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::EXIT_USAGE;
 use crate::actions::Stores;
 use crate::actions::archive_outbox::ArchiveStop;
+use crate::actions::audit_conversations::audit_conversation;
 use crate::actions::audit_everything::{Audit, Place};
 use crate::actions::audit_repairs::repair;
 use crate::contract::audit::AuditFinding;
@@ -102,7 +103,14 @@ async fn execute(args: &AuditArgs) -> Result<ExitCode, String> {
         Audit::of_everything(&stores, place, late_ms)
     } else {
         let parse = |id: &String| ConversationId::parse(id).ok_or_else(|| format!("--conversation cannot be '{id}'"));
-        Audit::of(&stores, args.conversation.iter().map(parse).collect::<Result<_, _>>()?)
+        let chosen: Vec<ConversationId> = args.conversation.iter().map(parse).collect::<Result<_, _>>()?;
+        for id in &chosen {
+            // A mistyped id must not look like a conversation in which all is well.
+            if audit_conversation(&stores, id).await.map_err(|stop| stop.to_string())?.is_none() {
+                return Err(format!("there is no conversation '{id}'"));
+            }
+        }
+        Audit::of(&stores, chosen)
     };
     let (mut tally, mut tries, mut stopped) = (Tally::default(), 0, None);
     let interrupted = tokio::signal::ctrl_c();

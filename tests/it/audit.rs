@@ -104,6 +104,8 @@ async fn moderators_see_the_state_of_a_conversation() {
     let one = run(&fleet, &["--json", "--conversation", id.as_str()]).await;
     assert_eq!(one.status.code(), Some(1), "{one:?}");
     assert_eq!(codes(&one).0.len(), found.len(), "{one:?}");
+    let none = run(&fleet, &["--conversation", "group:0193c1ef-11aa-7d10-9b1d-0b8f3a6a2c11"]).await;
+    assert_eq!(none.status.code(), Some(2), "a mistyped id is not a sound conversation: {none:?}");
 }
 
 /// Empty conversations of the host application, as many as fill a page of the audit and more.

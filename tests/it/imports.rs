@@ -113,6 +113,15 @@ on_both! {
         assert_eq!(got.len(), 30);
     }
 
+    async fn nothing_comes_into_a_group_that_has_just_ended(fleet: Fleet) {
+        let (s, a) = (fleet.client(0, &User::service()), fleet.client(1, &User::new("ann")));
+        for _ in 0..5 {
+            let id = a.create_group("short", &[]).await;
+            a.remove(&id, "ann").await.expect(204);
+            import_lines(&s, &json!({"id": id}), &[old("o1", "2009-01-01T00:00:00Z", "late")]).await.expect_problem(410, "dissolved");
+        }
+    }
+
     async fn what_cannot_be_accepted_is_named_and_nothing_is_written(fleet: Fleet) {
         let (host, ann) = (User::service(), User::new("ann"));
         let (s, a) = (fleet.client(0, &host), fleet.client(1, &ann));

@@ -76,6 +76,7 @@ mod shard_leases;
 mod shares;
 mod silent_peers;
 mod slow_readers;
+mod small_faults;
 mod soak;
 mod stalled_readers;
 mod streams;
