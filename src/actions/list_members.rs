@@ -2,7 +2,7 @@
 
 use super::Stores;
 use super::open_epoch::open_shard;
-use super::read_conversation::archived_facts;
+use super::read_conversation::{archived_facts, told_to_strangers};
 use crate::domain::ids::{ConversationId, UserId};
 use crate::domain::membership::{Member, Reader};
 use crate::domain::refusal::Refusal;
@@ -11,7 +11,7 @@ use crate::redis::read_members::{MembersRead, read_members};
 /// Reads up to `limit` members after `after`, ids compared bytewise, and whether there are more.
 ///
 /// # Errors
-/// [`Refusal::NotFound`] for who is no member.
+/// [`Refusal::NotFound`] for who is no member, [`Refusal::Dissolved`] for who was one of a group that has ended.
 pub async fn list_members<'a>(
     stores: &Stores,
     reader: impl Into<Reader<'a>>,
@@ -20,6 +20,17 @@ pub async fn list_members<'a>(
     limit: usize,
 ) -> Result<(Vec<Member>, bool), Refusal> {
     let reader = reader.into();
+    let found = members_of(stores, reader, id, after, limit).await;
+    told_to_strangers(stores, reader, id, found).await
+}
+
+async fn members_of(
+    stores: &Stores,
+    reader: Reader<'_>,
+    id: &ConversationId,
+    after: Option<&UserId>,
+    limit: usize,
+) -> Result<(Vec<Member>, bool), Refusal> {
     let mut members = match read(stores, reader.user, id).await? {
         Some(members) => {
             if !may_look(reader, id, &members) {

@@ -4,7 +4,7 @@ use super::Stores;
 use super::open_epoch::open_shard;
 use super::show_messages::{show_last_messages, show_message};
 use crate::domain::conversation::{Conversation, ConversationView, Names, Unread};
-use crate::domain::ids::{ConversationId, UserId};
+use crate::domain::ids::{ConversationId, Kind, UserId};
 use crate::domain::membership::{Member, Reader, Role};
 use crate::domain::preferences::{Preferences, ShownPreferences};
 use crate::domain::quote::ShownMessage;
@@ -21,10 +21,32 @@ pub async fn view<'a>(stores: &Stores, reader: impl Into<Reader<'a>>, id: &Conve
     let Some(user) = reader.must_be_member(id.kind()) else { return view_from_outside(stores, reader, id).await };
     let mut view = match hot(stores, user, id).await? {
         Some(hot) => view_of_hot(stores, user, *hot)?,
-        None => views_of_cold(stores, user, std::slice::from_ref(id)).await?.pop().ok_or(Refusal::NotFound)?,
+        None => match views_of_cold(stores, user, std::slice::from_ref(id)).await?.pop() {
+            Some(view) => view,
+            None => return told_to_strangers(stores, reader, id, Err(Refusal::NotFound)).await,
+        },
     };
     show_last_messages(stores, user, std::slice::from_mut(&mut view)).await?;
     Ok(view)
+}
+
+/// What was found, except that who was in a group that has ended is told so: wherever it stands, and whatever was asked.
+///
+/// # Errors
+/// Those of `found`, and [`Refusal::Unavailable`] when a store that must be asked is away.
+pub(super) async fn told_to_strangers<T>(
+    stores: &Stores,
+    reader: Reader<'_>,
+    id: &ConversationId,
+    found: Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let (Err(Refusal::NotFound), Kind::Group, Some(user)) = (&found, id.kind(), reader.must_be_member(id.kind())) else { return found };
+    let ended = match hot(stores, user, id).await? {
+        Some(hot) if !hot.head.conversation.dissolved => false,
+        Some(hot) if hot.mark.is_some() => true,
+        _ => stores.archive.was_in_ended(id, user).await?,
+    };
+    if ended { Err(Refusal::Dissolved) } else { found }
 }
 
 /// What the host application's server sees of its own conversation: everything, and nothing that belongs to a member.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Stores;
 use super::open_epoch::open_shard;
-use super::read_conversation::archived_facts;
+use super::read_conversation::{archived_facts, told_to_strangers};
 use crate::domain::conversation::Conversation;
 use crate::domain::ids::{ConversationId, Rev, Seq};
 use crate::domain::membership::{Member, Reader};
@@ -70,7 +70,7 @@ pub enum Visible {
 /// Reads a page of at most `limit` messages.
 ///
 /// # Errors
-/// [`Refusal::NotFound`] for who is no member.
+/// [`Refusal::NotFound`] for who is no member, [`Refusal::Dissolved`] for who was one of a group that has ended.
 pub async fn page<'a>(
     stores: &Stores,
     reader: impl Into<Reader<'a>>,
@@ -79,6 +79,11 @@ pub async fn page<'a>(
     limit: usize,
 ) -> Result<Page, Refusal> {
     let reader = reader.into();
+    let found = page_of(stores, reader, id, place, limit).await;
+    told_to_strangers(stores, reader, id, found).await
+}
+
+async fn page_of(stores: &Stores, reader: Reader<'_>, id: &ConversationId, place: Place, limit: usize) -> Result<Page, Refusal> {
     let (below, above) = match place {
         Place::Latest => (Some((Seq::MAX, limit)), None),
         Place::Before(seq) => (Some((seq, limit)), None),
@@ -114,7 +119,7 @@ pub async fn page<'a>(
 /// Reads what changed after `since`, at most `limit` messages.
 ///
 /// # Errors
-/// [`Refusal::NotFound`] for who is no member.
+/// As [`page`].
 pub async fn changes<'a>(
     stores: &Stores,
     reader: impl Into<Reader<'a>>,
@@ -122,7 +127,12 @@ pub async fn changes<'a>(
     since: Rev,
     limit: usize,
 ) -> Result<Changes, Refusal> {
-    let (limit, reader) = (limit.min(READ_MAX), reader.into());
+    let reader = reader.into();
+    let found = changes_of(stores, reader, id, since, limit.min(READ_MAX)).await;
+    told_to_strangers(stores, reader, id, found).await
+}
+
+async fn changes_of(stores: &Stores, reader: Reader<'_>, id: &ConversationId, since: Rev, limit: usize) -> Result<Changes, Refusal> {
     let hot = read(stores, reader, id, &Which::SinceRev(since), limit).await?;
     let (conversation, member, recent, floor) = match hot {
         Some(hot) => (hot.head.conversation, hot.member, hot.messages, hot.head.floor),
@@ -160,12 +170,14 @@ pub async fn changes<'a>(
 /// Reads one message.
 ///
 /// # Errors
-/// [`Refusal::NotFound`] for who is no member, and for what is not there or not visible.
+/// As [`page`], and [`Refusal::NotFound`] for what is not there or not visible.
 pub async fn message<'a>(stores: &Stores, reader: impl Into<Reader<'a>>, id: &ConversationId, seq: Seq) -> Result<Message, Refusal> {
-    match messages_for(stores, reader, id, &[seq]).await? {
+    let reader = reader.into();
+    let found = match messages_for(stores, reader, id, &[seq]).await? {
         Visible::Messages(mut messages) => messages.pop().ok_or(Refusal::NotFound),
         Visible::NotMember => Err(Refusal::NotFound),
-    }
+    };
+    told_to_strangers(stores, reader, id, found).await
 }
 
 /// Reads these messages as they are now, for one user's events; in no particular order.

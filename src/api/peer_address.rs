@@ -29,7 +29,9 @@ mod tests {
 
     fn found(values: &[&'static str], proxies: u64) -> String {
         let mut headers = HeaderMap::new();
-        values.iter().for_each(|value| drop(headers.append(FORWARDED_FOR, value.parse().unwrap())));
+        for value in values {
+            headers.append(FORWARDED_FOR, value.parse().unwrap());
+        }
         client_address("192.0.2.9".parse().ok(), &headers, proxies).unwrap().to_string()
     }
 

@@ -22,7 +22,8 @@ pub struct StoredWhole {
     pub conversation: Conversation,
     /// Current members, by user id bytes.
     pub members: Vec<Member>,
-    /// Watermarks of current members, with when they moved; who never read and joined at the start is left out.
+    /// Watermarks of current members, with when they moved; who never read and joined at the start is left out. Of a group that has ended:
+    /// those of everybody who was in it.
     pub marks: Vec<(UserId, Seq, Millis)>,
     /// The messages that never count as unread (timeline, deleted), ascending.
     pub uncounted: Vec<Seq>,
@@ -266,6 +267,29 @@ impl Archive {
         .await
     }
 
+    /// Whether this is a group that has ended and this user was in it.
+    ///
+    /// # Errors
+    /// When the archive does not answer.
+    pub async fn was_in_ended(&self, conversation: &ConversationId, user: &UserId) -> Result<bool, ArchiveError> {
+        let (conversation, user) = (conversation.clone(), user.clone());
+        self.unit("was_in_ended", move |connection| {
+            let (conversation, user) = (conversation.clone(), user.clone());
+            Box::pin(async move {
+                let (was,): (bool,) = sqlx::query_as(
+                    "SELECT EXISTS (SELECT 1 FROM conversations AS c JOIN members AS m ON m.conv_id = c.id
+                                    WHERE c.id = $1 AND c.dissolved AND m.user_id = $2)",
+                )
+                .bind(conversation.as_str())
+                .bind(user.as_str())
+                .fetch_one(&mut *connection)
+                .await?;
+                Ok(was)
+            })
+        })
+        .await
+    }
+
     /// A conversation's facts and a current member of it; `None` when there is no such conversation or no such member.
     ///
     /// # Errors
@@ -364,6 +388,17 @@ async fn load(tx: &mut PgConnection, id: &ConversationId, recent: u64) -> Result
             marks.push((member.user.clone(), read(seq)?, at));
         }
         members.push(member);
+    }
+    if conversation.dissolved {
+        // Nobody belongs to it any more; whoever did is told that it has ended, and the marks tell them from strangers.
+        let left: Vec<(String,)> = sqlx::query_as("SELECT DISTINCT user_id FROM members WHERE conv_id = $1 AND left_rev IS NOT NULL")
+            .bind(id.as_str())
+            .fetch_all(&mut *tx)
+            .await?;
+        for (user,) in left {
+            let (seq, at) = read_marks.get(&user).copied().unwrap_or_default();
+            marks.push((read_user(&user)?, read(seq)?, at));
+        }
     }
     Ok(Some(StoredWhole {
         recent: contiguous_tail(conversation.head_seq, &conversation.voids, into_messages(rows)?),

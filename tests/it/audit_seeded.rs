@@ -191,10 +191,13 @@ fn by_place(found: &[Finding], seeded: &BTreeSet<String>) -> Sets {
     sets
 }
 
+/// A conversation to be spoilt: itself, or what is around it.
+type Seed = (Option<(How, &'static [Code])>, Option<(&'static str, Code)>);
+
 /// Makes a conversation for each seed, spoils them, and gives what must be found.
 async fn sow(fleet: &Fleet, stores: &Stores, people: &People, repaired: bool) -> Sets {
     let fits = |codes: &[Code]| codes.iter().all(|code| code.is_repaired()) == repaired;
-    let mut seeds: Vec<(Option<(How, &[Code])>, Option<(&str, Code)>)> = Vec::new();
+    let mut seeds: Vec<Seed> = Vec::new();
     seeds.extend(SEEDS.iter().filter(|(_, codes)| fits(codes)).map(|seed| (Some(*seed), None)));
     seeds.extend(AROUND.iter().filter(|(_, code)| fits(&[*code])).map(|around| (None, Some(*around))));
     let talks = seeds.iter().map(|(_, around)| async move {

@@ -192,7 +192,7 @@ async fn a_user_has_so_many_streams_at_a_gateway_and_no_more() {
 async fn an_address_has_so_many_streams_at_a_gateway_and_no_more() {
     let fleet = fleet(RedisKind::Single, &["--address-streams-max", "2", "--trusted-proxies", "1"]).await;
     let users = User::many(3);
-    let from = |gateway: usize, user: &User, address: &str| fleet.client(gateway, user).stream().from_address(address);
+    let from = |gateway: usize, user: &User, address: &str| fleet.client(gateway, user).stream().forwarded_for(address);
     let mut open = Vec::new();
     // What a client claims of itself stands left of what the proxy noted.
     for (gateway, noted) in [(0, "198.51.100.1"), (0, "203.0.113.7, 198.51.100.1"), (1, "198.51.100.1"), (0, "198.51.100.2")] {

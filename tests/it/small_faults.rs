@@ -100,6 +100,38 @@ on_both! {
         assert_eq!(anns[1].conversation(&id).await.expect(200).json["head_seq"], 5);
     }
 
+    async fn a_group_that_has_ended_is_so_wherever_it_stands(fleet: Fleet) {
+        let (anns, stranger) = (both(&fleet, &User::new("ann")), fleet.client(1, &User::new("eve")));
+        let id = anns[0].create_group("short", &["bob"]).await;
+        anns[0].send(&id, "k1", "hi").await.expect(201);
+        fleet.client(1, &User::new("bob")).remove(&id, "bob").await.expect(204);
+        anns[0].remove(&id, "ann").await.expect(204);
+        let looking = stores::open(&fleet.redis_url(), fleet.database().url(), &[]).await;
+        let conversation = ConversationId::parse(&id).unwrap();
+        let later = looking.clock.now() + 1_000_000_000;
+        for cold in [false, true] {
+            for client in &anns {
+                client.conversation(&id).await.expect_problem(410, "dissolved");
+                client.history(&id, "").await.expect_problem(410, "dissolved");
+                client.history(&id, "since_rev=0").await.expect_problem(410, "dissolved");
+                client.get(&format!("/v1/conversations/{id}/messages/1")).await.expect_problem(410, "dissolved");
+                client.get(&format!("/v1/conversations/{id}/members")).await.expect_problem(410, "dissolved");
+            }
+            stranger.conversation(&id).await.expect_problem(404, "not_found");
+            stranger.history(&id, "").await.expect_problem(404, "not_found");
+            if !cold {
+                eventually("it leaves Redis", PATIENCE, async || {
+                    matches!(cool_conversation(&looking, &conversation, "the test", later).await, Ok(Cooled::Gone))
+                })
+                .await;
+            }
+        }
+        // This loads it again.
+        anns[1].send(&id, "k2", "hi").await.expect_problem(410, "dissolved");
+        stranger.send(&id, "k3", "hi").await.expect_problem(404, "not_found");
+        anns[0].conversation(&id).await.expect_problem(410, "dissolved");
+    }
+
     async fn who_is_removed_is_so_at_every_gateway_at_once(fleet: Fleet) {
         let (ann, bobs, cid) = (fleet.client(0, &User::new("ann")), both(&fleet, &User::new("bob")), fleet.client(1, &User::new("cid")));
         let made = json!({"kind": "group", "members": ["bob", "cid"], "history": "from_join"});

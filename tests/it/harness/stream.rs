@@ -70,7 +70,7 @@ impl StreamRequest {
     }
 
     /// As if a load balancer had noted this.
-    pub fn from_address(mut self, noted: &str) -> Self {
+    pub fn forwarded_for(mut self, noted: &str) -> Self {
         self.forwarded_for = Some(noted.to_owned());
         self
     }
