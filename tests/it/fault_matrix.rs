@@ -285,11 +285,11 @@ async fn each_script_has_one_effect_whichever_way_its_connection_is_cut() {
 async fn each_transaction_of_the_archive_has_one_effect_whichever_way_its_connection_is_cut() {
     let stage = Stage::set().await;
     evening(&stage, 0).await;
-    for (n, needle) in ["BEGIN", "COMMIT", "INSERT INTO messages"].into_iter().enumerate() {
+    for (n, needle) in ["BEGIN", "COMMIT"].into_iter().enumerate() {
         stage.postgres.arm(needle.as_bytes(), &[When::Before, When::After, When::Before, When::After]);
         evening(&stage, n + 1).await;
         let struck = stage.postgres.disarm();
         println!("{needle}: {struck}");
-        assert!(struck >= 1, "{needle} was asked {struck} times");
+        assert!(struck >= 2, "{needle} was asked {struck} times");
     }
 }
