@@ -11,7 +11,7 @@ use super::ask_hook::{is_asked, may_send};
 use super::claim_media::claim_media;
 use super::clear_obstacle::{Obstacle, Tries};
 use super::limit_rate::{give_back, rate_of, take_from_user};
-use super::read_conversation::archived_facts;
+use super::read_conversation::{archived_facts, told_to_strangers};
 use super::read_messages::{Visible, messages_for};
 use super::warm_conversation::extend_lease;
 use crate::domain::event::EventType;
@@ -217,7 +217,7 @@ async fn send(stores: &Arc<Stores>, request: SendRequest, limited: Option<Refusa
                 }
                 // A stranger must not be able to load conversations.
                 if send.pair.is_none() && archived_facts(stores, reader_of(&request), id).await?.is_none() {
-                    return Err(Refusal::NotFound);
+                    return told_to_strangers(stores, reader_of(&request), id, Err(Refusal::NotFound)).await;
                 }
                 // Nor somebody who is held back: the archive has said that the key is new.
                 if !unchecked && let Some(limited @ Refusal::RateLimited(_)) = refused {

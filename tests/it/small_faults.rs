@@ -126,7 +126,6 @@ on_both! {
                 .await;
             }
         }
-        // This loads it again.
         anns[1].send(&id, "k2", "hi").await.expect_problem(410, "dissolved");
         stranger.send(&id, "k3", "hi").await.expect_problem(404, "not_found");
         anns[0].conversation(&id).await.expect_problem(410, "dissolved");
