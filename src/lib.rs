@@ -13,6 +13,7 @@ pub mod media;
 pub mod metrics;
 pub mod ops;
 pub mod postgres;
+pub mod push;
 pub mod redis;
 pub mod settings;
 pub mod shutdown;

@@ -289,7 +289,7 @@ table! {
     gauge PARTITIONS_LAGGING = "seqline_partitions_lagging" {};
     /// Rounds of a worker that failed, by worker
     counter WORKER_ERRORS = "seqline_worker_errors_total" {
-        worker: ["own_shards", "dispatch_events", "archive_messages", "retry_aside", "tend_shards", "index_messages", "cool_conversations", "send_webhooks", "sweep_media", "erase_users"]
+        worker: ["own_shards", "dispatch_events", "archive_messages", "retry_aside", "tend_shards", "index_messages", "cool_conversations", "send_webhooks", "send_pushes", "sweep_media", "erase_users"]
     };
     /// Users to be erased, by how far it came; more begun than done for long needs a look at the worker's errors
     counter ERASURES = "seqline_erasures_total" {outcome: ["begun", "done"]};
@@ -305,6 +305,15 @@ table! {
     gauge WEBHOOK_QUEUE_EVENTS = "seqline_webhook_queue_events" {};
     /// Seconds for which the oldest webhook has waited; every worker shows the same
     gauge WEBHOOK_QUEUE_AGE_SECONDS = "seqline_webhook_queue_age_seconds" {};
+    // Browsers.
+    /// Pushes by what came of a try; silent ones had nothing to say any more, failed ones are tried again, dead ones were given up, ended ones ended the subscription
+    counter PUSHES = "seqline_pushes_total" {outcome: ["delivered", "silent", "failed", "refused", "ended", "dead"]};
+    /// Seconds from calling a push service to its answer, or to giving up on one
+    histogram PUSH_SECONDS = "seqline_push_seconds" {} FAST;
+    /// Pushes that wait, also for their time, counted up to 100,000; every worker shows the same
+    gauge PUSH_QUEUE = "seqline_push_queue" {};
+    /// Seconds for which the push that could have been sent first has not been; every worker shows the same
+    gauge PUSH_QUEUE_LATE_SECONDS = "seqline_push_queue_late_seconds" {};
     /// Questions to the pre-send hook by outcome; timeout and failed are no answer, resting was not asked because of those
     counter PRE_SEND_HOOKS = "seqline_pre_send_hooks_total" {outcome: ["allowed", "refused", "timeout", "failed", "resting"]};
     /// Seconds that sends waited for the pre-send hook

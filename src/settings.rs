@@ -7,6 +7,7 @@ use clap::Args;
 
 pub mod check;
 mod check_hooks;
+mod check_push;
 pub mod table;
 
 pub use check::{Role, SettingFault};
@@ -179,6 +180,30 @@ pub struct Settings {
     /// What happens to a message while the pre-send hook does not answer: allow, or refuse with 503
     #[arg(long, env = "SEQLINE_PRE_SEND_HOOK_AWAY", default_value = "allow", value_name = "allow|refuse")]
     pub pre_send_hook_away: String,
+    /// Private key (base64url) that signs pushes, or a file that holds it; `seqline vapid` makes one; without it there are no pushes; the same for gateways and workers
+    #[arg(long, env = "SEQLINE_VAPID_PRIVATE_KEY", value_name = "KEY|FILE", hide_env_values = true)]
+    pub vapid_private_key: Option<String>,
+    /// Whom push services may write to when something is wrong with our pushes: mailto: and an address, or an https URL
+    #[arg(long, env = "SEQLINE_VAPID_SUBJECT", value_name = "URL")]
+    pub vapid_subject: Option<String>,
+    /// Milliseconds after which a message that was not read by then is pushed
+    #[arg(long, env = "SEQLINE_PUSH_DELAY_MS", default_value_t = 3_000, value_name = "MS")]
+    pub push_delay_ms: u64,
+    /// Milliseconds between two pushes about one conversation to one browser; doubled with each unheeded push of a group, five times at most
+    #[arg(long, env = "SEQLINE_PUSH_INTERVAL_MS", default_value_t = 10_000, value_name = "MS")]
+    pub push_interval_ms: u64,
+    /// Seconds for which a push is worth delivering: so long it is tried, and kept by the push service for a device that is away
+    #[arg(long, env = "SEQLINE_PUSH_TTL", default_value_t = 86_400, value_name = "SECONDS")]
+    pub push_ttl: u64,
+    /// Milliseconds within which a push service must answer
+    #[arg(long, env = "SEQLINE_PUSH_TIMEOUT_MS", default_value_t = 10_000, value_name = "MS")]
+    pub push_timeout_ms: u64,
+    /// Pushes that one worker has under way at the same time, at most half of them to one push service
+    #[arg(long, env = "SEQLINE_PUSH_CALLS_MAX", default_value_t = 64, value_name = "N")]
+    pub push_calls_max: u64,
+    /// Whether loopback addresses are endpoints of pushes, over http and on any port; for tests
+    #[arg(long, env = "SEQLINE_PUSH_ALLOW_LOOPBACK", default_value_t = false, action = clap::ArgAction::Set, value_name = "true|false", hide = true)]
+    pub push_allow_loopback: bool,
     /// Messages a second that one user may send, on average over all conversations; 0 is no limit, fractions are fine
     #[arg(long, env = "SEQLINE_USER_SENDS_PER_SECOND", default_value_t = 0.0, value_name = "RATE")]
     pub user_sends_per_second: f64,

@@ -11,6 +11,7 @@ use futures_util::future::join_all;
 
 use super::Stores;
 use super::archive_rows::rows_of;
+use super::push_rows::push_row;
 use super::settle_conflict::{is_in_conflict, rows_without_key, settle_conflict};
 use super::warm_conversation::warm_conversation;
 use super::webhook_rows::webhook_rows;
@@ -95,6 +96,9 @@ impl Item {
             let mut rows = rows_of(shard, &entry)?;
             if let Some(webhooks) = &stores.hooks.webhooks {
                 rows.events = webhook_rows(webhooks, &entry, rows.messages.first());
+            }
+            if stores.push.is_some() {
+                rows.pushes.extend(rows.messages.first().and_then(|message| push_row(&entry, message)));
             }
             Ok((entry, rows))
         });
@@ -226,6 +230,7 @@ fn batch_of(sources: &[Source], items: &[Item], with_messages: bool) -> ArchiveB
         if with_messages {
             batch.messages.extend(rows.messages.iter().cloned());
             batch.events.extend(rows.events.iter().cloned());
+            batch.pushes.extend(rows.pushes.iter().cloned());
         }
         batch.conversations.extend(rows.conversations.iter().cloned());
         batch.members.extend(rows.members.iter().cloned());

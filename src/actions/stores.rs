@@ -18,6 +18,7 @@ use crate::domain::share::ShareFacts;
 use crate::hooks::Hooks;
 use crate::media::{MediaRoom, ObjectError};
 use crate::postgres::{Archive, ArchiveError};
+use crate::push::Push;
 use crate::redis::error::RedisError;
 use crate::redis::keys::Keys;
 use crate::redis::link::{Link, LinkError};
@@ -40,6 +41,8 @@ pub struct Stores {
     pub clock: Clock,
     /// The host application's own servers.
     pub hooks: Hooks,
+    /// The way to browsers' push services; `None` while push is off.
+    pub push: Option<Push>,
     /// Where sends of one shard gather while an earlier call is under way.
     pub(crate) lanes: SendLanes,
     /// What tokens claim about their bearers, on its way to the archive.
@@ -68,7 +71,11 @@ impl Stores {
             tracing::error!(%fault, "nothing is posted to the host application");
             Hooks::default()
         });
-        Arc::new(Self { link, keys, archive, media, settings, clock, hooks, lanes, claims, profiles, shares, first_members })
+        let push = Push::of(&settings).unwrap_or_else(|fault| {
+            tracing::error!(%fault, "nothing is pushed");
+            None
+        });
+        Arc::new(Self { link, keys, archive, media, settings, clock, hooks, push, lanes, claims, profiles, shares, first_members })
     }
 }
 

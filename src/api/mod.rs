@@ -34,6 +34,7 @@ pub mod paging;
 pub mod path;
 pub mod peer_address;
 pub mod preferences;
+pub mod push;
 pub mod readers;
 pub mod respond;
 pub mod router;

@@ -14,12 +14,13 @@ use super::respond::Problem;
 use crate::contract::event::{Event, example_data};
 use crate::contract::openapi::finish;
 use crate::contract::problem::Problem as ProblemShape;
+use crate::contract::push::PushPayload;
 use crate::domain::event::EventType;
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "seqline", version = "1", description = "Private chat for an application's own users."),
-    components(schemas(ProblemShape, Event)),
+    components(schemas(ProblemShape, Event, PushPayload)),
     security(("token" = []))
 )]
 struct Frame;

@@ -47,6 +47,7 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::NotFound => Self::not_found(),
+            Refusal::SwitchedOff(what) => Self::new(Code::NotFound, what),
             Refusal::Forbidden(why) => Self::new(Code::Forbidden, why),
             Refusal::RefusedByHost(reason) => Self::new(Code::Forbidden, reason),
             Refusal::ReadOnly => Self::new(Code::ReadOnly, "Only the service writes in this conversation."),

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use super::respond::{Code, Problem};
 use super::{
     AppState, audit, blocks, conversations, event_ack, event_poll, event_stream, event_ticket, export, import, layers, media, members,
-    message_changes, messages, openapi, preferences, readers, search, shares, typing, users,
+    message_changes, messages, openapi, preferences, push, readers, search, shares, typing, users,
 };
 
 /// All routes, without state and layers.
@@ -50,6 +50,9 @@ fn rows() -> OpenApiRouter<AppState> {
         // Media.
         .routes(routes!(media::post_media))
         .routes(routes!(media::get_media))
+        // Push.
+        .routes(routes!(push::get_push_key))
+        .routes(routes!(push::put_push_subscription, push::delete_push_subscription))
         // Service.
         .routes(routes!(users::put_user, users::get_user, users::delete_user))
         .routes(routes!(import::post_import))

@@ -26,6 +26,7 @@ use crate::embedded::{
 use crate::identity::keyring::KeyError;
 use crate::identity::mint::{Claims, mint};
 use crate::postgres::Archive;
+use crate::push::VapidKey;
 use crate::settings::Settings;
 use crate::startup::{Running, RunningWorker, open_stores, start_gateway, start_worker};
 use crate::{shutdown, telemetry, workers};
@@ -120,11 +121,23 @@ async fn serve(args: &DevArgs, folder: &Path, ports: &mut Ports, servers: &mut P
     }
     migrating.done();
 
+    let vapid_key = match keep_vapid_key(folder) {
+        Ok(key) => key,
+        Err(error) => return failed(&error),
+    };
     let media_url = Url::from_file_path(folder.join("media")).ok().map(String::from);
     let settings = |listen: u16, admin: u16| {
         let read = settings(&args.log, &servers.redis.url(), &database_url, &secret, listen, admin)?;
-        // Pictures lie beside the other data, unless the environment names another place.
-        Ok(Settings { media_url: read.media_url.filter(|url| !url.trim().is_empty()).or_else(|| media_url.clone()), ..read })
+        let named = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
+        // Pictures and the key of pushes lie beside the other data, unless the environment names others.
+        let vapid_private_key = named(read.vapid_private_key).or_else(|| Some(vapid_key.clone()));
+        // Push services on this machine are for trying things, and need no address to write to.
+        Ok(Settings {
+            media_url: named(read.media_url).or_else(|| media_url.clone()),
+            vapid_private_key,
+            push_allow_loopback: true,
+            ..read
+        })
     };
     let starting = Step::begin("Starting two gateways and a worker");
     let system = tokio::select! {
@@ -198,6 +211,19 @@ fn keep_secret(folder: &Path) -> Result<String, EmbeddedError> {
     let secret = random_word(SECRET_LENGTH);
     write_private(&path, &secret)?;
     Ok(secret)
+}
+
+/// The key that signs pushes: made once, so that browsers that subscribed yesterday are still woken.
+fn keep_vapid_key(folder: &Path) -> Result<String, String> {
+    let path = folder.join("vapid-key");
+    if let Ok(kept) = std::fs::read_to_string(&path)
+        && VapidKey::read(&kept).is_ok()
+    {
+        return Ok(kept.trim().to_owned());
+    }
+    let key = VapidKey::make().map_err(|fault| fault.to_string())?;
+    write_private(&path, &key).map_err(|error| error.to_string())?;
+    Ok(key)
 }
 
 /// Reads the settings that are not ours to choose from the environment.

@@ -9,6 +9,7 @@ pub mod migrate;
 pub mod rebuild;
 pub mod serve;
 pub mod token;
+pub mod vapid;
 
 use std::process::ExitCode;
 
@@ -66,6 +67,9 @@ pub enum Command {
     /// Make a token for a user, signed with the first HS256 secret
     #[command(after_help = token::EXAMPLES)]
     Token(token::TokenArgs),
+    /// Make the key that pushes are signed with
+    #[command(after_help = vapid::EXAMPLES)]
+    Vapid,
     /// Make what Redis holds anew from Postgres, while everything runs
     #[command(after_help = rebuild::EXAMPLES)]
     Rebuild(rebuild::RebuildArgs),
@@ -100,6 +104,7 @@ fn execute(command: Command) -> ExitCode {
     match command {
         Command::Completions(args) => return completions::run(&args),
         Command::Token(args) => return token::run(&args),
+        Command::Vapid => return vapid::run(),
         Command::Settings => {
             print!("{}", table::markdown());
             return ExitCode::SUCCESS;
@@ -120,7 +125,7 @@ fn execute(command: Command) -> ExitCode {
             Command::Load(args) => load::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,
             Command::Audit(args) => audit::run(args).await,
-            Command::Completions(_) | Command::Token(_) | Command::Settings => ExitCode::SUCCESS,
+            Command::Completions(_) | Command::Token(_) | Command::Vapid | Command::Settings => ExitCode::SUCCESS,
         }
     })
 }

@@ -19,6 +19,7 @@ pub mod openapi_examples;
 pub mod operations;
 pub mod problem;
 pub mod profile;
+pub mod push;
 pub mod search;
 pub mod share;
 pub mod stream;

@@ -73,7 +73,7 @@ impl ShownMessage {
 }
 
 /// The words of a message without the places of its pictures.
-fn without_placeholders(message: &Message) -> String {
+pub(crate) fn without_placeholders(message: &Message) -> String {
     if message.kind != MessageKind::Image {
         return message.body.clone();
     }

@@ -46,6 +46,9 @@ pub enum Refusal {
     /// No such thing, or the caller is no member: the two are never told apart.
     #[error("not found")]
     NotFound,
+    /// A part of the product that is not switched on here; what is missing, a clean sentence for a person.
+    #[error("switched off")]
+    SwitchedOff(&'static str),
     /// A member without the right.
     #[error("forbidden: {0}")]
     Forbidden(&'static str),

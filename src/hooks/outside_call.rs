@@ -111,7 +111,7 @@ fn fault_of(error: &reqwest::Error) -> CallFault {
 }
 
 /// Seconds, or a date.
-fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
+pub(crate) fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     if let Ok(seconds) = text.trim().parse::<u64>() {
         return Some(Duration::from_secs(seconds));
     }

@@ -11,6 +11,7 @@
 //! | read_marks | `seq` | nothing |
 //! | preferences, blocks | `rev` | nothing |
 //! | webhook_queue | the conversation's `rev` before the batch | nothing |
+//! | push_lines | `head_seq` | nothing |
 //!
 //! The batch first locks the epochs it was read in. If one of them was closed meanwhile, nothing at all is written: the numbers above
 //! the archived head may have been declared void, and a message must not appear in a void.
@@ -26,8 +27,9 @@ use super::connection::{Archive, stored};
 use super::error::{ArchiveError, Fault};
 use super::message_versions::write_versions;
 use super::preferences::{PreferencesRow, write_preferences};
+use super::push_queue::PushRow;
 use super::webhooks::WebhookRow;
-use super::{webhooks, write_facts, write_media, write_messages};
+use super::{push_queue, webhooks, write_facts, write_media, write_messages};
 use crate::domain::conversation::History;
 use crate::domain::ids::{ConversationId, Millis, Rev, Seq, ShardId, UserId};
 use crate::domain::membership::Role;
@@ -159,6 +161,8 @@ pub struct ArchiveBatch {
     pub events: Vec<WebhookRow>,
     /// Whether it holds what stood aside while its conversations went on: their revs do not tell then which events are new.
     pub late: bool,
+    /// Messages that browsers may have to be woken for; none when push is off.
+    pub pushes: Vec<PushRow>,
     /// Words that were changed since.
     pub versions: Vec<VersionRow>,
     /// Preferences that were set.
@@ -251,6 +255,7 @@ async fn write(connection: &mut PgConnection, plan: &Reduced) -> Result<BatchOut
     write_media::write_references(&mut tx, &plan.messages).await?;
     let moved = plan.marks_after(&outcome);
     webhooks::queue(&mut tx, &plan.events, plan.late, &outcome).await?;
+    push_queue::note(&mut tx, &plan.pushes, &outcome).await?;
     write_facts::write_conversations(&mut tx, plan.conversations.values()).await?;
     write_facts::write_members(&mut tx, plan.members.values()).await?;
     write_facts::write_reads(&mut tx, &moved).await?;
@@ -305,6 +310,7 @@ struct Reduced {
     reads: Marks,
     events: BTreeMap<(ConversationId, Rev, u16), WebhookRow>,
     late: bool,
+    pushes: Vec<PushRow>,
     versions: Vec<VersionRow>,
     preferences: BTreeMap<(ConversationId, UserId), PreferencesRow>,
     blocks: BTreeMap<(UserId, UserId), BlockRow>,
@@ -355,8 +361,8 @@ impl Reduced {
         let blocks = newest(batch.blocks, |row| (row.blocker.clone(), row.blocked.clone()), |row| row.rev);
         let mut voids = batch.voids;
         voids.sort_by(|a, b| (&a.conv, a.from).cmp(&(&b.conv, b.from)));
-        let (sources, late) = (batch.sources, batch.late);
-        Self { sources, messages, conversations, members, reads, events, late, versions, preferences, blocks, voids }
+        let (sources, late, pushes) = (batch.sources, batch.late, batch.pushes);
+        Self { sources, messages, conversations, members, reads, events, late, pushes, versions, preferences, blocks, voids }
     }
 
     /// The batch's watermarks and those that its senders moved by sending what now stands in the archive.

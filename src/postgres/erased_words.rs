@@ -197,6 +197,7 @@ impl Archive {
             Box::pin(async move {
                 let (any,): (bool,) = sqlx::query_as(
                     "SELECT EXISTS (SELECT 1 FROM profiles WHERE user_id = $1)
+                         OR EXISTS (SELECT 1 FROM push_subscriptions WHERE user_id = $1)
                          OR EXISTS (SELECT 1 FROM media WHERE owner = $1 AND state <> 'sweeping')
                          OR EXISTS (SELECT 1 FROM blocks WHERE blocker = $1 AND since_ms IS NOT NULL)
                          OR EXISTS (SELECT 1 FROM members AS m JOIN conversations AS c ON c.id = m.conv_id

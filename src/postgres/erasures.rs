@@ -44,7 +44,7 @@ fn into_erasure((user, asked_by, asked_at, finished_at, messages): Row) -> Resul
 }
 
 impl Archive {
-    /// Notes a request, unless one about this user is under way. Profile and pictures are gone with it.
+    /// Notes a request, unless one about this user is under way. Profile, pictures and subscriptions to pushes are gone with it.
     ///
     /// # Errors
     /// When the archive does not answer.
@@ -66,6 +66,7 @@ impl Archive {
                 .execute(&mut *tx)
                 .await?;
                 sqlx::query("DELETE FROM profiles WHERE user_id = $1").bind(user.as_str()).execute(&mut *tx).await?;
+                sqlx::query("DELETE FROM push_subscriptions WHERE user_id = $1").bind(user.as_str()).execute(&mut *tx).await?;
                 sweep_pictures(&mut tx, &user, now).await?;
                 let row: Row =
                     sqlx::query_as("SELECT user_id, asked_by, asked_at_ms, finished_at_ms, messages FROM erasures WHERE user_id = $1")
@@ -308,6 +309,8 @@ impl Archive {
                     .bind(user.as_str())
                     .execute(&mut *tx)
                     .await?;
+                // A device that came back meanwhile.
+                sqlx::query("DELETE FROM push_subscriptions WHERE user_id = $1").bind(user.as_str()).execute(&mut *tx).await?;
                 sqlx::query("DELETE FROM group_reservations WHERE creator = $1").bind(user.as_str()).execute(&mut *tx).await?;
                 let done = sqlx::query(
                     "UPDATE erasures SET finished_at_ms = $3, claim = NULL WHERE user_id = $1 AND claim = $2 AND finished_at_ms IS NULL

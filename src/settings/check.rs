@@ -6,6 +6,7 @@ use url::Url;
 
 use super::Settings;
 use super::check_hooks::check_hooks;
+use super::check_push::check_push;
 
 /// What a process is going to be: a worker takes no tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,8 @@ impl Settings {
         let texts = [&mut self.jwt_jwks, &mut self.jwt_issuer, &mut self.jwt_audience, &mut self.jwt_cookie];
         let media = [&mut self.media_url, &mut self.media_s3_endpoint, &mut self.media_s3_access_key, &mut self.media_s3_secret_key];
         let hooks = [&mut self.webhook_url, &mut self.pre_send_hook_url];
-        for text in texts.into_iter().chain(media).chain(hooks) {
+        let push = [&mut self.vapid_private_key, &mut self.vapid_subject];
+        for text in texts.into_iter().chain(media).chain(hooks).chain(push) {
             *text = text.take().filter(|t| !t.trim().is_empty());
         }
         self
@@ -79,6 +81,7 @@ impl Settings {
             check_browsers(self)?;
         }
         check_hooks(self)?;
+        check_push(self)?;
         for (name, value, min, max) in self.bounds() {
             if !(min..=max).contains(&value) {
                 return Err(SettingFault::new(name, format!("must be from {min} to {max}, not {value}")));
@@ -106,7 +109,7 @@ impl Settings {
     }
 
     /// Numbers with their smallest and largest sensible value.
-    fn bounds(&self) -> [(&'static str, u64, u64, u64); 37] {
+    fn bounds(&self) -> [(&'static str, u64, u64, u64); 42] {
         const DAY_MS: u64 = 86_400_000;
         const YEAR_S: u64 = 31_536_000;
         [
@@ -139,6 +142,11 @@ impl Settings {
             ("SEQLINE_WEBHOOK_MAX_AGE", self.webhook_max_age, 1, YEAR_S),
             ("SEQLINE_WEBHOOK_CALLS_MAX", self.webhook_calls_max, 1, 1_000),
             ("SEQLINE_PRE_SEND_HOOK_DEADLINE_MS", self.pre_send_hook_deadline_ms, 1, 60_000),
+            ("SEQLINE_PUSH_DELAY_MS", self.push_delay_ms, 0, 600_000),
+            ("SEQLINE_PUSH_INTERVAL_MS", self.push_interval_ms, 0, 3_600_000),
+            ("SEQLINE_PUSH_TTL", self.push_ttl, 1, 2_419_200),
+            ("SEQLINE_PUSH_TIMEOUT_MS", self.push_timeout_ms, 10, 120_000),
+            ("SEQLINE_PUSH_CALLS_MAX", self.push_calls_max, 1, 1_000),
             ("SEQLINE_USER_SENDS_BURST", self.user_sends_burst, 1, 1_000_000),
             ("SEQLINE_CONVERSATION_SENDS_BURST", self.conversation_sends_burst, 1, 1_000_000),
             ("SEQLINE_USER_WRITES_BURST", self.user_writes_burst, 1, 1_000_000),

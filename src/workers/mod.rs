@@ -9,6 +9,7 @@
 //! | [`index_messages`] | works out what archived messages are found by | whoever comes first |
 //! | [`cool_conversations`] | takes idle conversations out of Redis | owned shards |
 //! | [`erase_users`] | erases users | requests that it claims, whatever their shards |
+//! | [`send_pushes`] | Postgres → browsers' push services | conversations and browsers that it claims |
 //! | [`send_webhooks`] | Postgres → the host application | conversations that it claims, whatever their shard |
 //! | [`sweep_media`] | removes pictures that no message shows | all, by whoever looks |
 //!
@@ -27,6 +28,7 @@ pub mod news;
 pub mod own_shards;
 pub mod recipients;
 pub mod repeat;
+pub mod send_pushes;
 pub mod send_webhooks;
 pub mod sweep_media;
 pub mod tend_shards;
@@ -55,6 +57,7 @@ use news::News;
 use own_shards::OwnShards;
 use recipients::Recipients;
 use repeat::repeat;
+use send_pushes::SendPushes;
 use send_webhooks::SendWebhooks;
 use sweep_media::SweepMedia;
 use tend_shards::TendShards;
@@ -117,6 +120,10 @@ pub fn start_workers(stores: Arc<Stores>, stop: CancellationToken) -> JoinSet<()
         if stores.hooks.webhooks.is_some() {
             let (stores, stop) = (Arc::clone(&stores), stop.clone());
             working.spawn(async move { repeat(SendWebhooks::new(stores), stop).await.finish().await });
+        }
+        if stores.push.is_some() {
+            let (stores, stop) = (Arc::clone(&stores), stop.clone());
+            working.spawn(async move { repeat(SendPushes::new(stores), stop).await.finish().await });
         }
         working.spawn(end(repeat(IndexMessages::new(Arc::clone(&stores)), stop.clone())));
         working.spawn(end(repeat(EraseUsers::new(Arc::clone(&stores)), stop.clone())));

@@ -176,7 +176,7 @@ async fn post(stores: &Stores, webhooks: &Webhooks, conversation: &ConversationI
 }
 
 /// Half to all of what doubles with every failure, so that what failed together is not tried again together; longer if the host asks so.
-fn pause_ms(tries: u32, retry_after: Option<Duration>) -> u64 {
+pub(super) fn pause_ms(tries: u32, retry_after: Option<Duration>) -> u64 {
     let longest = BACK_OFF_MS.saturating_mul(1 << tries.min(20)).min(BACK_OFF_MS_MAX);
     let asked = retry_after.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).min(RETRY_AFTER_MS_MAX));
     rand::random_range(longest / 2..=longest).max(asked)

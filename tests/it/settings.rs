@@ -21,6 +21,8 @@ const GOOD: &[&str] = &[
     "--jwt-hs256-secrets=a secret of tests; at least 32 bytes long",
 ];
 
+const VAPID_KEY: &str = "--vapid-private-key=yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw";
+const CONTACT: &str = "--vapid-subject=mailto:ops@chat.app";
 const HOOK_SECRET: &str = "--webhook-secrets=a secret of tests for webhooks";
 
 fn settings(more: &[&str]) -> Settings {
@@ -36,6 +38,7 @@ fn good_settings_pass_without_a_warning() {
     assert_eq!(fault(&[]), None);
     let hooks = ["--webhook-url=https://host.example/hook?a=b", "--pre-send-hook-url=http://localhost:1", HOOK_SECRET];
     assert_eq!(fault(&hooks), None);
+    assert_eq!(fault(&[VAPID_KEY, CONTACT]), None);
     assert_eq!(settings(&hooks).warnings(), Vec::<String>::new());
     assert_eq!(settings(&[]).warnings(), Vec::<String>::new());
 }
@@ -72,6 +75,15 @@ fn each_fault_names_its_variable() {
         (&["--webhook-events=typing.updated"], "SEQLINE_WEBHOOK_EVENTS"),
         (&["--webhook-events=resync"], "SEQLINE_WEBHOOK_EVENTS"),
         (&["--webhook-events=", "--webhook-url=https://host.example/hook", HOOK_SECRET], "SEQLINE_WEBHOOK_EVENTS"),
+        (&["--vapid-private-key=hidden-word", CONTACT], "SEQLINE_VAPID_PRIVATE_KEY"),
+        (&["--vapid-private-key=/no/such/file", CONTACT], "SEQLINE_VAPID_PRIVATE_KEY"),
+        (&[VAPID_KEY], "SEQLINE_VAPID_SUBJECT"),
+        (&[VAPID_KEY, "--vapid-subject=mailto:x@localhost"], "SEQLINE_VAPID_SUBJECT"),
+        (&[VAPID_KEY, "--vapid-subject=mailto:you@example.com"], "SEQLINE_VAPID_SUBJECT"),
+        (&[VAPID_KEY, "--vapid-subject=ops@chat.app"], "SEQLINE_VAPID_SUBJECT"),
+        (&[VAPID_KEY, "--vapid-subject=https://localhost/contact"], "SEQLINE_VAPID_SUBJECT"),
+        (&["--push-ttl=0"], "SEQLINE_PUSH_TTL"),
+        (&["--push-calls-max=0"], "SEQLINE_PUSH_CALLS_MAX"),
         (&["--webhook-timeout-ms=1"], "SEQLINE_WEBHOOK_TIMEOUT_MS"),
         (&["--webhook-max-age=0"], "SEQLINE_WEBHOOK_MAX_AGE"),
         (&["--webhook-calls-max=0"], "SEQLINE_WEBHOOK_CALLS_MAX"),

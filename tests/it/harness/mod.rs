@@ -7,6 +7,7 @@
 //! - [`user`], [`client`], [`stream`], [`frames`]: tokens, requests, event streams. They know the contract and nothing of the code.
 //! - [`described`]: holds every answer and every event that a test gets against the OpenAPI document.
 //! - [`host_application`]: a server that is told and asked, and answers as a test wants it to.
+//! - [`push_service`]: a push service, and browsers that decrypt what it gets.
 //! - [`wait`]: wait for a condition, never for a time.
 //!
 //! Everything is torn down when it is dropped, also by a panic, and by the kernel's help when the test process is killed.
@@ -22,6 +23,7 @@ pub mod lone_gateway;
 pub mod pictures;
 pub mod processes;
 pub mod proxy;
+pub mod push_service;
 pub mod servers;
 pub mod standby;
 pub mod stores;
