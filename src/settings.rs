@@ -51,6 +51,9 @@ pub struct Settings {
     /// Origins that browsers may call from, comma separated, e.g. https://app.example
     #[arg(long, env = "SEQLINE_ALLOWED_ORIGINS", value_delimiter = ',', value_name = "ORIGINS")]
     pub allowed_origins: Vec<String>,
+    /// Whether the web client is served under /
+    #[arg(long, env = "SEQLINE_WEB_CLIENT", default_value_t = true, action = clap::ArgAction::Set, value_name = "true|false")]
+    pub web_client: bool,
     /// Shards of conversations; fixed when the installation is made
     #[arg(long, env = "SEQLINE_SHARDS", default_value_t = 64, value_name = "N")]
     pub shards: u16,

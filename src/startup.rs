@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::actions::Stores;
+use crate::api::demo_tokens::DemoSecret;
 use crate::api::{self, AppState};
 use crate::clock::Clock;
 use crate::delivery::OpenStreams;
@@ -114,7 +115,7 @@ impl RunningWorker {
 /// # Errors
 /// See [`StartError`].
 pub async fn start_gateway(settings: Settings) -> Result<Running, StartError> {
-    start(settings, false).await
+    start(settings, false, None).await
 }
 
 /// Starts a gateway that also works.
@@ -122,10 +123,18 @@ pub async fn start_gateway(settings: Settings) -> Result<Running, StartError> {
 /// # Errors
 /// See [`StartError`].
 pub async fn start_gateway_with_worker(settings: Settings) -> Result<Running, StartError> {
-    start(settings, true).await
+    start(settings, true, None).await
 }
 
-async fn start(settings: Settings, with_worker: bool) -> Result<Running, StartError> {
+/// Starts a gateway that gives tokens to whoever asks on this machine, for the demonstration of `seqline dev`.
+///
+/// # Errors
+/// See [`StartError`].
+pub async fn start_demo_gateway(settings: Settings, secret: DemoSecret) -> Result<Running, StartError> {
+    start(settings, false, Some(secret)).await
+}
+
+async fn start(settings: Settings, with_worker: bool, demo: Option<DemoSecret>) -> Result<Running, StartError> {
     let settings = prove(settings, Role::Gateway)?;
     let recorder = metrics::install();
     let (keyring, source) = keyring(&settings).await?;
@@ -155,6 +164,7 @@ async fn start(settings: Settings, with_worker: bool) -> Result<Running, StartEr
         keyring: Arc::new(keyring),
         settings: Arc::clone(&settings),
         clock: Clock::with_offset(settings.clock_offset_ms),
+        demo,
     });
     let router = api::router::router(state);
 

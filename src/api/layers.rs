@@ -24,10 +24,13 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 /// The label of every path that no route has.
 const UNMATCHED: &str = "unmatched";
 
+/// The label of every file of the web client.
+pub const WEB_CLIENT: &str = "web client";
+
 /// Routes that wait for things to happen, or for a picture on a slow line; they have time limits of their own, and their time says nothing.
 const WAITING: &[&str] = &["/v1/events", "/v1/events/poll", "/v1/import", "/v1/media"];
 /// Routes that answer in something else than JSON, and check `Accept` themselves.
-const OTHER_FORM: &[&str] = &["/v1/events", "/v1/media/{id}", "/v1/export/conversations/{id}"];
+const OTHER_FORM: &[&str] = &["/v1/events", "/v1/media/{id}", "/v1/export/conversations/{id}", WEB_CLIENT];
 
 /// The id of a request, for logs.
 #[derive(Clone, Debug)]
@@ -36,7 +39,7 @@ pub struct RequestId(pub String);
 /// The outermost layer: nothing leaves it without a request id, a line in the access log and, when it failed, a problem as its body.
 pub async fn front(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let start = Instant::now();
-    let route = request.extensions().get::<MatchedPath>().map_or_else(|| UNMATCHED.to_owned(), |path| path.as_str().to_owned());
+    let route = request.extensions().get::<MatchedPath>().map_or_else(|| UNMATCHED.to_owned(), |path| label_of(path.as_str()));
     let method = request.method().clone();
     let id = request_id(&request);
     request.extensions_mut().insert(RequestId(id.clone()));
@@ -124,6 +127,10 @@ fn record(route: &str, method: &Method, id: &str, answer: &Response, start: Inst
         { request.id = id, request.method = method, request.route = route, response.status = status, response.code = code, response.ms = ms },
         "request"
     );
+}
+
+fn label_of(path: &str) -> String {
+    super::web_client::label_of(path).unwrap_or(path).to_owned()
 }
 
 fn request_id(request: &Request) -> String {

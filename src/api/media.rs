@@ -151,7 +151,8 @@ fn dress(headers: &mut HeaderMap, media: &domain::Media, etag: &str) -> Result<(
     Ok(())
 }
 
-fn is_tag(candidate: &str, etag: &str) -> bool {
+/// Whether what a client names in `If-None-Match` is this tag.
+pub(super) fn is_tag(candidate: &str, etag: &str) -> bool {
     let candidate = candidate.trim();
     candidate == "*" || candidate.strip_prefix("W/").unwrap_or(candidate) == etag
 }

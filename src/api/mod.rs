@@ -16,6 +16,7 @@ pub mod audit;
 pub mod blocks;
 pub mod caller;
 pub mod conversations;
+pub mod demo_tokens;
 pub mod event_ack;
 pub mod event_poll;
 pub mod event_stream;
@@ -43,6 +44,7 @@ pub mod shares;
 pub mod strict_json;
 pub mod typing;
 pub mod users;
+pub mod web_client;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -69,6 +71,8 @@ pub struct Parts {
     pub settings: Arc<Settings>,
     /// The wall clock.
     pub clock: Clock,
+    /// Signs tokens for whoever asks; only `seqline dev` has it.
+    pub demo: Option<demo_tokens::DemoSecret>,
 }
 
 impl AppState {

@@ -5,17 +5,21 @@
 //! #[utoipa::path(get, path = "/v1/unread", tag = "conversations", responses((status = 200, body = UnreadTotals, description = "Done"), (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused")))]
 //! pub async fn get_unread(State(state): State<AppState>, caller: Caller) -> Result<Response, Problem> { … }
 //! ```
+//!
+//! The web client is no part of the contract: its rows are the files that it consists of.
 
+use axum::http::HeaderMap;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
 use axum::{Router, http::StatusCode};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::respond::{Code, Problem};
 use super::{
-    AppState, audit, blocks, conversations, event_ack, event_poll, event_stream, event_ticket, export, import, layers, media, members,
-    message_changes, messages, openapi, preferences, push, readers, search, shares, typing, users,
+    AppState, audit, blocks, conversations, demo_tokens, event_ack, event_poll, event_stream, event_ticket, export, import, layers, media,
+    members, message_changes, messages, openapi, preferences, push, readers, search, shares, typing, users, web_client,
 };
 
 /// All routes, without state and layers.
@@ -72,6 +76,8 @@ pub fn document() -> serde_json::Value {
 pub fn router(state: AppState) -> Router {
     let (routes, document) = rows().split_for_parts();
     openapi::keep(&document);
+    let routes = if state.settings.web_client { with_web_client(routes, state.demo.is_some()) } else { routes };
+    let routes = if state.demo.is_some() { routes.route("/demo/token", post(demo_tokens::give_token)) } else { routes };
     let routes =
         routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).layer(from_fn_with_state(state.clone(), layers::front));
     let routes = match layers::cors(&state.settings) {
@@ -79,6 +85,12 @@ pub fn router(state: AppState) -> Router {
         None => routes,
     };
     routes.with_state(state)
+}
+
+fn with_web_client(routes: Router<AppState>, shows_itself: bool) -> Router<AppState> {
+    web_client::FILES.iter().enumerate().fold(routes, |routes, (place, file)| {
+        routes.route(file.path, get(async move |headers: HeaderMap| web_client::answer(place, &headers, shows_itself)))
+    })
 }
 
 async fn no_such_path() -> Problem {

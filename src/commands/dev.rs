@@ -18,6 +18,7 @@ use url::Url;
 
 use super::{failed, not_started};
 use crate::actions::Stores;
+use crate::api::demo_tokens::DemoSecret;
 use crate::clock::Clock;
 use crate::domain::ids::{ConversationId, UserId};
 use crate::embedded::{
@@ -28,7 +29,7 @@ use crate::identity::mint::{Claims, mint};
 use crate::postgres::Archive;
 use crate::push::VapidKey;
 use crate::settings::Settings;
-use crate::startup::{Running, RunningWorker, open_stores, start_gateway, start_worker};
+use crate::startup::{Running, RunningWorker, open_stores, start_demo_gateway, start_worker};
 use crate::{shutdown, telemetry, workers};
 
 /// Shown under `seqline dev --help`.
@@ -76,6 +77,8 @@ struct System {
     gateways: Vec<Running>,
     worker: RunningWorker,
     stores: Arc<Stores>,
+    /// Whether the gateways serve the web client.
+    has_page: bool,
 }
 
 /// Runs everything until Ctrl-C or SIGTERM.
@@ -141,7 +144,7 @@ async fn serve(args: &DevArgs, folder: &Path, ports: &mut Ports, servers: &mut P
     };
     let starting = Step::begin("Starting two gateways and a worker");
     let system = tokio::select! {
-        system = start_system(ports, settings) => system,
+        system = start_system(ports, &secret, settings) => system,
         () = stop.cancelled() => return failed("interrupted while starting"),
     };
     let system = match system {
@@ -241,19 +244,24 @@ fn settings(log: &str, redis: &str, database: &str, secret: &str, listen: u16, a
     FromEnvironment::try_parse_from(words.into_iter().chain(more)).map(|read| read.settings)
 }
 
-async fn start_system(ports: &mut Ports, settings: impl Fn(u16, u16) -> Result<Settings, clap::Error>) -> Result<System, ExitCode> {
+async fn start_system(
+    ports: &mut Ports,
+    secret: &str,
+    settings: impl Fn(u16, u16) -> Result<Settings, clap::Error>,
+) -> Result<System, ExitCode> {
     let mut take = |place: u16| ports.take(place).map_err(|error| failed(&error.to_string()));
     let wrong = |error: clap::Error| failed(error.to_string().trim_end());
     let mut gateways = Vec::new();
     for place in 0..GATEWAYS {
         let settings = settings(take(place)?, take(ADMIN_PORTS + place)?).map_err(wrong)?;
         telemetry::start(&settings).map_err(|fault| failed(&fault.to_string()))?;
-        gateways.push(start_gateway(settings).await.map_err(|error| not_started(&error))?);
+        gateways.push(start_demo_gateway(settings, DemoSecret(secret.to_owned())).await.map_err(|error| not_started(&error))?);
     }
     let settings = settings(0, take(ADMIN_PORTS + GATEWAYS)?).map_err(wrong)?;
+    let has_page = settings.web_client;
     let worker = start_worker(settings.clone()).await.map_err(|error| not_started(&error))?;
     let stores = open_stores(Arc::new(settings)).await.map_err(|error| not_started(&error))?;
-    Ok(System { gateways, worker, stores })
+    Ok(System { gateways, worker, stores, has_page })
 }
 
 async fn stop_system(system: System) {
@@ -288,13 +296,14 @@ fn invitation(system: &System, secret: &str) -> Result<String, KeyError> {
     let messages = pair.map_or_else(String::new, |pair| format!("/v1/conversations/{}/messages", pair.as_str()));
     let client_id = uuid::Uuid::now_v7();
     let message = format!(r#"{{"client_id":"{client_id}","peer":"bob","body":"Hello Bob"}}"#);
+    let page = if system.has_page { format!("\n  Page        {first}/?demo   (two users side by side, in a browser on this machine)") } else { String::new() };
     let mut text = String::new();
     let _ = write!(
         text,
         "
 seqline runs. Ctrl-C stops it; the data stay.
 
-  API         {first}   {second}
+  API         {first}   {second}{page}
   Operations  {operations}
 
   Token of ann, good for 30 days:

@@ -98,8 +98,18 @@ async fn every_refusal_is_a_problem() {
     door.client(&ann).send_to_peer("bob", "k1", "hello").await.expect(201);
 
     // No such address, no such method.
-    for path in ["/", "/v1", "/v2/events", "/v1/conversations/", "/metrics", "/readyz", "/healthz", "/v1/conversations/x/y/z", "//", "/%00"]
-    {
+    for path in [
+        "/index.html",
+        "/v1",
+        "/v2/events",
+        "/v1/conversations/",
+        "/metrics",
+        "/readyz",
+        "/healthz",
+        "/v1/conversations/x/y/z",
+        "//",
+        "/%00",
+    ] {
         whole(&door.bare(Method::GET, path, &[], "").await, 404, "not_found");
     }
     let answer = door.bare(Method::DELETE, &messages, &[("authorization", &auth)], "").await;
@@ -269,6 +279,7 @@ async fn a_panic_and_a_slow_handler_are_answered() {
     let state = AppState::new(api::Parts {
         hub: OpenStreams::start(Arc::clone(&stores), "g".into(), stop.clone()),
         clock: stores.clock,
+        demo: None,
         stores,
         keyring: Arc::new(Keyring::new(&[SECRET], None, Default::default()).unwrap()),
         settings,

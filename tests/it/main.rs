@@ -86,6 +86,7 @@ mod streams;
 mod system_conversations;
 mod trace;
 mod typing;
+mod web_client;
 mod webhooks;
 mod witnesses;
 mod workers;

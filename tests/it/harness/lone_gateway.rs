@@ -33,7 +33,7 @@ impl LoneGateway {
         let hub = OpenStreams::start(stores.clone(), format!("{:x}", rand::random::<u64>()), stop.clone());
         let keyring = Arc::new(Keyring::new(&[SECRET], None, Expected::default()).unwrap());
         let (settings, clock) = (stores.settings.clone(), stores.clock);
-        let state = AppState::new(Parts { stores, hub: hub.clone(), keyring, settings, clock });
+        let state = AppState::new(Parts { stores, hub: hub.clone(), keyring, settings, clock, demo: None });
         let listener = listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(listener::serve(listener, router(state), stop.clone()));
