@@ -4,10 +4,12 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use axum::Router;
 use axum::extract::{Extension, State};
 use axum::http::header::{CACHE_CONTROL, HOST};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
+use axum::routing::post;
 use serde::{Deserialize, Serialize};
 
 use super::AppState;
@@ -31,9 +33,9 @@ impl fmt::Debug for DemoSecret {
 }
 
 /// Who the asker wants to be.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+struct Wanted {
     user: String,
 }
 
@@ -43,8 +45,13 @@ struct Given {
     expires_in: i64,
 }
 
+/// Adds the route to those of the contract.
+pub fn beside(routes: Router<AppState>) -> Router<AppState> {
+    routes.route("/demo/token", post(give_token))
+}
+
 /// A token of any user.
-pub async fn give_token(
+async fn give_token(
     State(state): State<AppState>,
     peer: Option<Extension<PeerSocket>>,
     headers: HeaderMap,

@@ -6,12 +6,10 @@
 //! pub async fn get_unread(State(state): State<AppState>, caller: Caller) -> Result<Response, Problem> { … }
 //! ```
 //!
-//! The web client is no part of the contract: its rows are the files that it consists of.
+//! The web client and the tokens of the demonstration are no part of the contract, and come beside it.
 
-use axum::http::HeaderMap;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use axum::{Router, http::StatusCode};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -76,8 +74,8 @@ pub fn document() -> serde_json::Value {
 pub fn router(state: AppState) -> Router {
     let (routes, document) = rows().split_for_parts();
     openapi::keep(&document);
-    let routes = if state.settings.web_client { with_web_client(routes, state.demo.is_some()) } else { routes };
-    let routes = if state.demo.is_some() { routes.route("/demo/token", post(demo_tokens::give_token)) } else { routes };
+    let routes = if state.settings.web_client { web_client::beside(routes, state.demo.is_some()) } else { routes };
+    let routes = if state.demo.is_some() { demo_tokens::beside(routes) } else { routes };
     let routes =
         routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).layer(from_fn_with_state(state.clone(), layers::front));
     let routes = match layers::cors(&state.settings) {
@@ -85,12 +83,6 @@ pub fn router(state: AppState) -> Router {
         None => routes,
     };
     routes.with_state(state)
-}
-
-fn with_web_client(routes: Router<AppState>, shows_itself: bool) -> Router<AppState> {
-    web_client::FILES.iter().enumerate().fold(routes, |routes, (place, file)| {
-        routes.route(file.path, get(async move |headers: HeaderMap| web_client::answer(place, &headers, shows_itself)))
-    })
 }
 
 async fn no_such_path() -> Problem {

@@ -5,16 +5,19 @@
 
 use std::sync::LazyLock;
 
+use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
+use axum::routing::get;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
+use super::AppState;
 use super::layers::WEB_CLIENT;
 use super::media::is_tag;
 
@@ -72,8 +75,15 @@ pub fn label_of(path: &str) -> Option<&'static str> {
     FILES.iter().any(|file| file.path == path).then_some(WEB_CLIENT)
 }
 
-/// The file at this place of [`FILES`]; `shows_itself` is for the demonstration.
-pub fn answer(place: usize, headers: &HeaderMap, shows_itself: bool) -> Response {
+/// Adds the files to the routes of the contract; `shows_itself` is for the demonstration.
+pub fn beside(routes: Router<AppState>, shows_itself: bool) -> Router<AppState> {
+    FILES.iter().enumerate().fold(routes, |routes, (place, file)| {
+        routes.route(file.path, get(async move |headers: HeaderMap| answer(place, &headers, shows_itself)))
+    })
+}
+
+/// The file at this place of [`FILES`].
+fn answer(place: usize, headers: &HeaderMap, shows_itself: bool) -> Response {
     let mut answer = Response::new(Body::empty());
     let (Some(file), Some(tag)) = (FILES.get(place), TAGS.get(place)) else {
         *answer.status_mut() = StatusCode::NOT_FOUND;

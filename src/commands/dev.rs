@@ -296,7 +296,11 @@ fn invitation(system: &System, secret: &str) -> Result<String, KeyError> {
     let messages = pair.map_or_else(String::new, |pair| format!("/v1/conversations/{}/messages", pair.as_str()));
     let client_id = uuid::Uuid::now_v7();
     let message = format!(r#"{{"client_id":"{client_id}","peer":"bob","body":"Hello Bob"}}"#);
-    let page = if system.has_page { format!("\n  Page        {first}/?demo   (two users side by side, in a browser on this machine)") } else { String::new() };
+    let page = if system.has_page {
+        format!("\n  Page        {first}/?demo   (two users side by side, in a browser on this machine)")
+    } else {
+        String::new()
+    };
     let mut text = String::new();
     let _ = write!(
         text,
