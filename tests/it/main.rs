@@ -52,6 +52,7 @@ mod mutants;
 mod numbering;
 mod openapi;
 mod permissions;
+mod phones;
 mod poll;
 mod postgres_archive;
 mod postgres_database;
