@@ -3,9 +3,9 @@
 -- ARGV: 1 sender, 2 client id.
 -- RETURNS: found (seq, fingerprint, window value or false) | unknown ('1' if Redis holds every key of the conversation) | cold | stale_epoch.
 -- WHY: the key and the message it names belong to one moment.
-local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid')
+local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid', 'state')
 local live = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-if not shard[1] or shard[2] ~= live then return {'stale_epoch'} end
+if not shard[1] or shard[2] ~= live or shard[3] ~= 'open' then return {'stale_epoch'} end
 local c = redis.call('HMGET', KEYS[2], 'lease_epoch', 'keys_all')
 if c[1] ~= shard[1] then return {'cold'} end
 local key = ARGV[1] .. '\0' .. ARGV[2]

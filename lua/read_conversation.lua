@@ -4,10 +4,11 @@
 -- ARGV: 1 user.
 -- RETURNS: here (head fields as a flat list, member record or false, mark or false, seqs after the mark and after what the user has
 --          cleared that do not count, window value at the head or false, messages after both that name the user) | cold | stale_epoch.
--- WHY: head, watermark and what does not count belong to one moment; read apart, unread could come out negative.
-local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid')
+-- WHY: head, watermark and what does not count belong to one moment; read apart, unread could come out negative. While a new epoch is not
+--      open the archive may still be behind what survived: who was sent there then would take an old state for the newest.
+local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid', 'state')
 local live = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-if not shard[1] or shard[2] ~= live then return {'stale_epoch'} end
+if not shard[1] or shard[2] ~= live or shard[3] ~= 'open' then return {'stale_epoch'} end
 local c = redis.call('HMGET', KEYS[2], 'lease_epoch', 'made', 'head')
 if c[1] ~= shard[1] then return {'cold'} end
 local mark = redis.call('HGET', KEYS[4], ARGV[1])

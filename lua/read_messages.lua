@@ -5,9 +5,9 @@
 -- RETURNS: here (head fields as a flat list, member record or false, list of seq and window value in the order read, the same of
 --          messages below the window that were changed and are not archived yet; only going down and up) | cold | stale_epoch.
 -- WHY: the page and the right to see it belong to one moment: who was removed a moment ago gets nothing.
-local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid')
+local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid', 'state')
 local live = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-if not shard[1] or shard[2] ~= live then return {'stale_epoch'} end
+if not shard[1] or shard[2] ~= live or shard[3] ~= 'open' then return {'stale_epoch'} end
 local c = redis.call('HMGET', KEYS[2], 'lease_epoch', 'floor', 'head', 'voids')
 if c[1] ~= shard[1] then return {'cold'} end
 local facts, member = redis.call('HGETALL', KEYS[2]), redis.call('HGET', KEYS[3], ARGV[1])

@@ -3,9 +3,9 @@
 -- ARGV: 1 seq.
 -- RETURNS: here (user and mark as a flat list; empty where one of a pair blocks the other) | cold | stale_epoch.
 -- WHY: memberships and watermarks of one moment; who left a moment ago is no reader, who came later never was one.
-local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid')
+local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid', 'state')
 local live = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-if not shard[1] or shard[2] ~= live then return {'stale_epoch'} end
+if not shard[1] or shard[2] ~= live or shard[3] ~= 'open' then return {'stale_epoch'} end
 local c = redis.call('HMGET', KEYS[2], 'lease_epoch', 'block_low', 'block_high')
 if c[1] ~= shard[1] then return {'cold'} end
 if (c[2] or '') ~= '' or (c[3] or '') ~= '' then return {'here', {}} end

@@ -5,9 +5,9 @@
 -- RETURNS: passed (rev, list of members) | passed_cold | held | not_member | cold | stale_epoch.
 -- WHY: one user types at several gateways at once, and may be removed meanwhile: who is a member, what passed before and that this one
 --      passes are one step. The server's own end of life measures the time, so that no gateway's clock takes part.
-local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid')
+local shard = redis.call('HMGET', KEYS[1], 'epoch', 'replid', 'state')
 local live = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-if not shard[1] or shard[2] ~= live then return {'stale_epoch'} end
+if not shard[1] or shard[2] ~= live or shard[3] ~= 'open' then return {'stale_epoch'} end
 local c = redis.call('HMGET', KEYS[2], 'lease_epoch', 'made', 'rev', 'block_low', 'block_high')
 local is_cold = c[1] ~= shard[1]
 if is_cold and ARGV[5] ~= '1' then return {'cold'} end

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::name_conversations::FirstMembers;
 use super::note_claims::Claims;
+use super::open_epoch::Openings;
 use super::read_profiles::{PROFILES_LIVE, PROFILES_MAX};
 use super::send_lanes::SendLanes;
 use super::short_memory::ShortMemory;
@@ -45,6 +46,8 @@ pub struct Stores {
     pub push: Option<Push>,
     /// Where sends of one shard gather while an earlier call is under way.
     pub(crate) lanes: SendLanes,
+    /// Who opens a shard's new epoch.
+    pub(crate) openings: Openings,
     /// What tokens claim about their bearers, on its way to the archive.
     pub(crate) claims: Claims,
     /// Profiles as they were a moment ago.
@@ -65,7 +68,7 @@ impl Stores {
         let lanes = SendLanes::new(link.clone(), keys, clock, settings.outbox_max_entries, rate);
         let profiles = ShortMemory::new(PROFILES_MAX, PROFILES_LIVE);
         let shares = ShortMemory::new(SHARES_MAX, SHARES_LIVE);
-        let (claims, first_members) = (Claims::new(), FirstMembers::new());
+        let (claims, first_members, openings) = (Claims::new(), FirstMembers::new(), Openings::new(settings.shards));
         let hooks = Hooks::of(&settings).unwrap_or_else(|fault| {
             // Not reached by a process: its settings were proven before.
             tracing::error!(%fault, "nothing is posted to the host application");
@@ -75,7 +78,22 @@ impl Stores {
             tracing::error!(%fault, "nothing is pushed");
             None
         });
-        Arc::new(Self { link, keys, archive, media, settings, clock, hooks, push, lanes, claims, profiles, shares, first_members })
+        Arc::new(Self {
+            link,
+            keys,
+            archive,
+            media,
+            settings,
+            clock,
+            hooks,
+            push,
+            lanes,
+            openings,
+            claims,
+            profiles,
+            shares,
+            first_members,
+        })
     }
 }
 

@@ -260,3 +260,56 @@ async fn a_full_redis_that_needs_a_new_epoch_still_hands_its_backlog_to_postgres
     told.insert(next.seq, next.id);
     assert_eq!(kept_or_void(&fleet.client(1, &bob), &group, &told).await, 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_shown_an_archive_that_is_behind_while_a_new_epoch_opens() {
+    let mut fleet = Fleet::start(RedisKind::Single, 2, 1).await;
+    let (ann, bob) = (User::new("ann"), User::new("bob"));
+    let group = fleet.client(0, &ann).create_group("talk", &["bob"]).await;
+    fleet.client(0, &ann).send(&group, "first", "archived").await.expect(201);
+    let mut connection = fleet.database().connect().await;
+    eventually("it is archived", PATIENCE, async || {
+        sqlx::query_scalar::<_, i64>("SELECT count(*) FROM messages").fetch_one(&mut connection).await.unwrap() == 1
+    })
+    .await;
+    let mut barrier = connection.begin().await.unwrap();
+    sqlx::query("LOCK TABLE messages IN SHARE MODE").execute(&mut *barrier).await.unwrap();
+    for n in 0..5 {
+        fleet.client(n, &ann).send(&group, &format!("k{n}"), "held by Redis alone").await.expect(201);
+    }
+    // As after a restart that lost nothing: a new epoch is granted, and cannot open before Postgres has what survived.
+    let mut wire = fleet.redis().nodes()[0].wire().await.unwrap();
+    let mut closed = Vec::new();
+    wire.expect_ok(&["MULTI"]).await.unwrap();
+    for shard in 0..SHARDS {
+        wire.command(&["HSET", &keys::shard_info(ShardId(shard)), "replid", "another"]).await.unwrap();
+        closed.push(keys::shard_info(ShardId(shard)));
+    }
+    assert_eq!(wire.command(&["EXEC"]).await.unwrap().items().len(), usize::from(SHARDS));
+    eventually("its shard waits for Postgres", PATIENCE, async || {
+        let mut any = false;
+        for key in &closed {
+            any |= wire.command(&["HGET", key, "state"]).await.unwrap().text() == Some("closed");
+        }
+        any
+    })
+    .await;
+    let newest = async |path: &'static str| {
+        let bob = fleet.client(1, &bob);
+        match path {
+            "list" => bob.conversations().await.expect(200).items()[0]["head_seq"].as_u64(),
+            "one" => bob.conversation(&group).await.expect(200).json["head_seq"].as_u64(),
+            "page" => bob.history(&group, "limit=10").await.expect(200).items().last().unwrap()["seq"].as_u64(),
+            _ => bob.history(&group, "since_rev=0").await.expect(200).items().iter().filter_map(|m| m["seq"].as_u64()).max(),
+        }
+    };
+    let mut asked = Box::pin(async { tokio::join!(newest("list"), newest("one"), newest("page"), newest("changes")) });
+    // Who would answer out of an archive that is behind does it at once.
+    let early = tokio::time::timeout(Duration::from_millis(700), &mut asked).await;
+    barrier.rollback().await.unwrap();
+    let told = match early {
+        Ok(told) => told,
+        Err(_) => asked.await,
+    };
+    assert_eq!(told, (Some(6), Some(6), Some(6), Some(6)));
+}

@@ -145,7 +145,8 @@ async fn a_phone_that_slept_for_longer_than_the_log_keeps_recovers_all() {
     let fleet = Fleet::start_with(RedisKind::Single, 2, 1, &["--log-max-entries", "10"]).await;
     let folder = TempFolder::new("phones").unwrap();
     let (ann, bob) = (User::new("ann"), User::new("bob"));
-    let (busy, quiet) = (fleet.client(0, &ann).create_group("Busy", &["bob"]).await, fleet.client(1, &ann).create_group("Quiet", &["bob"]).await);
+    let (busy, quiet) =
+        (fleet.client(0, &ann).create_group("Busy", &["bob"]).await, fleet.client(1, &ann).create_group("Quiet", &["bob"]).await);
     fleet.client(0, &ann).send(&quiet, "q", "nothing happens here").await.expect(201);
     fleet.client(0, &ann).send(&busy, "first", "to be changed").await.expect(201);
     let phone = Phone::new(folder.path(), &bob, &fleet.url(0));

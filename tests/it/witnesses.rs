@@ -128,7 +128,8 @@ impl Listener {
                         "resync" => {
                             told.resync();
                             under_way.fetch_add(1, Ordering::SeqCst);
-                            tokio::spawn(recover(at.clone(), Arc::clone(&notes), Arc::clone(&under_way)));
+                            let number = told.resyncs.len();
+                            tokio::spawn(recover(at.clone(), number, Arc::clone(&notes), Arc::clone(&under_way)));
                         }
                         "message.created" => {
                             let message = &event.data["data"]["message"];
@@ -186,8 +187,7 @@ impl Listener {
 }
 
 /// Does what a `resync` asks for: reads the list again, as soon as there is an answer.
-async fn recover(at: Vec<Client>, told: Arc<Mutex<Told>>, under_way: Arc<AtomicUsize>) {
-    let number_of_resync = told.lock().unwrap().resyncs.len();
+async fn recover(at: Vec<Client>, number_of_resync: usize, told: Arc<Mutex<Told>>, under_way: Arc<AtomicUsize>) {
     for number in 0.. {
         let answer = at[number % at.len()].try_request(Method::GET, "/v1/conversations?limit=200", &[], None).await;
         let Some(answer) = answer.ok().filter(|answer| answer.status == 200) else {
