@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use seqline::domain::ids::{ClientKey, ConversationId, ShardId, UserId};
 use seqline::domain::message::{Message, MessageKind};
 use seqline::embedded::{PostgresOptions, PostgresServer, TempFolder};
-use seqline::postgres::{Archive, ArchiveBatch, Source};
+use seqline::postgres::{Archive, ArchiveBatch, PushRow, Source};
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use uuid::Uuid;
 
@@ -51,7 +51,7 @@ async fn measure() {
 
     let source = Source { shard: ShardId(0), epoch: 0, server_id: "s".into() };
     let mut makers = Makers::new();
-    let (mut unnest, mut copy, mut replay) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    let (mut unnest, mut pushed, mut copy, mut replay) = (Duration::ZERO, Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for round in 0..ROUNDS + WARM_UP_ROUNDS {
         let batch = ArchiveBatch { sources: vec![source.clone()], messages: makers.batch(), ..ArchiveBatch::default() };
         let bytes = copy_bytes(&batch.messages);
@@ -66,8 +66,14 @@ async fn measure() {
         let begun = Instant::now();
         assert_eq!(archive.write_batch(&batch).await.unwrap().replayed, BATCH_ROWS as u64);
         let replay_took = begun.elapsed();
+        let mut noted = ArchiveBatch { sources: vec![source.clone()], messages: makers.batch(), ..ArchiveBatch::default() };
+        noted.pushes = noted.messages.iter().map(|m| PushRow { conv: m.conversation.clone(), seq: m.seq, message: m.id }).collect();
+        let begun = Instant::now();
+        assert_eq!(archive.write_batch(&noted).await.unwrap().inserted, BATCH_ROWS as u64);
+        let pushed_took = begun.elapsed();
         if round >= WARM_UP_ROUNDS {
             unnest += unnest_took;
+            pushed += pushed_took;
             copy += copy_took;
             replay += replay_took;
         }
@@ -75,6 +81,7 @@ async fn measure() {
     let rate = |took: Duration| (ROUNDS * BATCH_ROWS) as f64 / took.as_secs_f64();
     println!("rows a batch        {BATCH_ROWS}, {ROUNDS} batches, bodies of {BODY_BYTES} bytes, {CONVERSATIONS} conversations");
     println!("write_batch, new    {:>9.0} rows/s", rate(unnest));
+    println!("  with push on      {:>9.0} rows/s", rate(pushed));
     println!("write_batch, again  {:>9.0} rows/s", rate(replay));
     println!("COPY binary         {:>9.0} rows/s", rate(copy));
     println!("write_batch / COPY  {:>9.2}", rate(unnest) / rate(copy));

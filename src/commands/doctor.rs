@@ -20,6 +20,8 @@ Exit codes: 0 all is well or only warnings, 1 something must be changed, 2 the s
 
 /// Time for all questions to one store.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time in ms above which it is worth a warning that pushes go out late.
+const PUSHES_LATE_MS: u64 = 300_000;
 /// Age in ms above which a webhook that waits is worth a warning.
 const WEBHOOK_LATE_MS: u64 = 900_000;
 /// Time for one attempt to reach Redis, in milliseconds.
@@ -229,6 +231,7 @@ async fn look_at_postgres(settings: &Settings) -> Vec<Finding> {
     }
     findings.push(finding(Level::Ok, "postgres.tables", "are there"));
     findings.extend(look_at_webhooks(settings, &archive).await);
+    findings.extend(look_at_pushes(settings, &archive).await);
     findings.push(match facts.claim(settings.shards, settings.partitions) {
         None => finding(Level::Ok, "installation", "not made yet; the first start fixes shards and partitions"),
         Some(Claim::Ours) => finding(Level::Ok, "installation", format!("{} shards, {} partitions", settings.shards, settings.partitions)),
@@ -242,6 +245,17 @@ async fn look_at_postgres(settings: &Settings) -> Vec<Finding> {
         ),
     });
     findings
+}
+
+/// Whether browsers are woken in time; nothing while push is off.
+async fn look_at_pushes(settings: &Settings, archive: &Archive) -> Option<Finding> {
+    settings.vapid_private_key.as_ref()?;
+    let Ok(Ok(backlog)) = timeout(ASK_TIMEOUT, archive.push_backlog(settings.push_delay_ms)).await else {
+        return Some(finding(Level::Fail, "pushes", "their tables cannot be read; run `seqline migrate`"));
+    };
+    let level = if backlog.late_ms > PUSHES_LATE_MS { Level::Warn } else { Level::Ok };
+    let text = format!("{} wait, {} s behind their time at most", backlog.pushes, backlog.late_ms / 1_000);
+    Some(finding(level, "pushes", text))
 }
 
 /// What waits for the host application, when something may.

@@ -339,12 +339,12 @@ impl Archive {
         .await
     }
 
-    /// Takes away rows of browsers that have nothing to be told and were left alone long enough, and says how much waits.
+    /// Takes away rows of browsers that have nothing to be told and were left alone long enough.
     ///
     /// # Errors
     /// When the archive does not answer.
-    pub async fn tidy_pushes(&self, delay_ms: u64) -> Result<PushBacklog, ArchiveError> {
-        self.unit("tidy_pushes", move |connection| {
+    pub async fn tidy_pushes(&self) -> Result<(), ArchiveError> {
+        self.unit("tidy_pushes", |connection| {
             Box::pin(async move {
                 sqlx::query(
                     "DELETE FROM push_queue WHERE (subscription_id, conv_id) IN (
@@ -353,8 +353,21 @@ impl Archive {
                          ORDER BY subscription_id, conv_id LIMIT $1 FOR UPDATE SKIP LOCKED)",
                 )
                 .bind(TIDIED_MAX)
-                .execute(&mut *connection)
+                .execute(connection)
                 .await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// How much waits, where nothing is looked for before `delay_ms` have passed.
+    ///
+    /// # Errors
+    /// When the archive does not answer.
+    pub async fn push_backlog(&self, delay_ms: u64) -> Result<PushBacklog, ArchiveError> {
+        self.unit("push_backlog", move |connection| {
+            Box::pin(async move {
                 let (pushes, late_ms): (i64, i64) = sqlx::query_as(
                     "SELECT (SELECT count(*) FROM (SELECT 1 FROM push_queue WHERE seq > sent_seq LIMIT $1) AS q),
                             (extract(epoch FROM statement_timestamp()) * 1000)::bigint

@@ -119,7 +119,8 @@ impl SendPushes {
         if self.measured_at.is_some_and(|at| at.elapsed() < MEASURE_EVERY) {
             return Ok(());
         }
-        let backlog = self.stores.archive.tidy_pushes(self.stores.settings.push_delay_ms).await?;
+        self.stores.archive.tidy_pushes().await?;
+        let backlog = self.stores.archive.push_backlog(self.stores.settings.push_delay_ms).await?;
         metrics::PUSH_QUEUE.set(&[], backlog.pushes);
         metrics::PUSH_QUEUE_LATE_SECONDS.set(&[], backlog.late_ms / 1_000);
         self.hosts.forget();

@@ -53,12 +53,17 @@ on_both! {
             ("postgres.standby", "warn"),
             ("installation", "ok"),
             ("webhooks", "absent"),
+            ("pushes", "absent"),
         ] {
             assert_eq!(level(&output, check), wanted, "{check}: {}", String::from_utf8_lossy(&output.stdout));
         }
         let hook = ["--json", "--webhook-url", "https://user:hidden-word@host.example/hook", "--webhook-secrets", SECRET];
         let with_hook = doctor(&redis.url(), database.url(), &hook).await;
         assert_eq!(level(&with_hook, "webhooks"), "ok");
+        let push = ["--json", "--vapid-private-key", "yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw", "--vapid-subject", "mailto:ops@chat.app"];
+        let with_push = doctor(&redis.url(), database.url(), &push).await;
+        assert_eq!(level(&with_push, "pushes"), "ok");
+        assert!(!String::from_utf8_lossy(&with_push.stdout).contains("yfWPiYE"));
         assert!(!String::from_utf8_lossy(&with_hook.stdout).contains("hidden-word"));
         let words = doctor(&redis.url(), database.url(), &[]).await;
         let text = String::from_utf8(words.stdout).unwrap();
