@@ -50,6 +50,7 @@ pub const FILES: &[WebFile] = files! {
     "/app/timeline.css" => "app/timeline.css",
     "/app/panels.css" => "app/panels.css",
     "/app/main.js" => "app/main.js",
+    "/sw.js" => "sw.js",
 };
 
 /// Scripts, styles and connections of this origin alone, and nothing inline: words of other people that got into the page as markup could
