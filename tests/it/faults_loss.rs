@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use seqline::domain::ids::ShardId;
+use seqline::domain::ids::{ConversationId, ShardId};
 use seqline::redis::keys;
 use serde_json::Value;
 use sqlx::Connection as _;
 
 use crate::crowd::{both, events_head, log_after, messages_in, send_for_sure, seqs_up_to, until_ready};
-use crate::harness::fleet::SHARDS;
+use crate::harness::fleet::{PARTITIONS, SHARDS};
 use crate::harness::{Client, Fleet, PATIENCE, PrivateRedis, RedisKind, User, eventually};
 
 /// Proves that every seq which was told has its message or is told void, and that no number bears two messages.
@@ -279,19 +279,14 @@ async fn nobody_is_shown_an_archive_that_is_behind_while_a_new_epoch_opens() {
     }
     // As after a restart that lost nothing: a new epoch is granted, and cannot open before Postgres has what survived.
     let mut wire = fleet.redis().nodes()[0].wire().await.unwrap();
-    let mut closed = Vec::new();
     wire.expect_ok(&["MULTI"]).await.unwrap();
     for shard in 0..SHARDS {
         wire.command(&["HSET", &keys::shard_info(ShardId(shard)), "replid", "another"]).await.unwrap();
-        closed.push(keys::shard_info(ShardId(shard)));
     }
     assert_eq!(wire.command(&["EXEC"]).await.unwrap().items().len(), usize::from(SHARDS));
+    let here = keys::Keys { shards: SHARDS, partitions: PARTITIONS }.shard_of(&ConversationId::parse(&group).unwrap());
     eventually("its shard waits for Postgres", PATIENCE, async || {
-        let mut any = false;
-        for key in &closed {
-            any |= wire.command(&["HGET", key, "state"]).await.unwrap().text() == Some("closed");
-        }
-        any
+        wire.command(&["HGET", &keys::shard_info(here), "state"]).await.unwrap().text() == Some("closed")
     })
     .await;
     let newest = async |path: &'static str| {
