@@ -238,6 +238,8 @@ on_both! {
         tokio::join!(archive_all(&pair.one), archive_all(&pair.two));
         tokio::join!(push_all(&pair.one, &pair), push_all(&pair.two, &pair));
         assert_eq!(service.taken(&browser).len(), 1, "two workers at once, one push");
+        // As if it were long ago.
+        sqlx::raw_sql("DELETE FROM push_queue").execute(&mut pair.database.connect().await).await.unwrap();
         forget_cursor(&pair.one, "archived").await;
         tokio::join!(archive_all(&pair.one), archive_all(&pair.two));
         push_all(&pair.two, &pair).await;
