@@ -186,7 +186,10 @@ export class ConversationList {
      */
     fetch(id) {
         if (this.#left.has(id)) return;
-        insist(() => this.get(id), this.signal).catch(() => undefined);
+        insist(() => this.get(id), this.signal).catch((error) => {
+            // One that cannot be seen any more: its last event may have been lost with the log.
+            if (error?.status === 404 && this.#known.has(id)) this.drop(id);
+        });
     }
 
     /** @param {import('./shapes.js').ChatEvent} event */
