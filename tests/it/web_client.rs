@@ -186,3 +186,39 @@ async fn the_demonstration_alone_gives_tokens_and_only_to_this_machine() {
     let table = seqline::settings::table::markdown();
     assert!(!table.to_lowercase().contains("demo"), "no setting brings it");
 }
+
+/// The files of the page: name and text.
+fn page_files() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("web/app");
+    let read = |path: std::path::PathBuf| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap());
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| read(entry.unwrap().path())).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn both_languages_have_the_same_words() {
+    let files = page_files();
+    let words = |language: &str| -> Vec<String> {
+        let (_, text) = files.iter().find(|(name, _)| name == &format!("words_{language}.js")).unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("  ").and_then(|line| line.split_once(": '")));
+        lines.map(|(word, said)| format!("{word} {}", said.matches('{').count())).collect()
+    };
+    let (english, chinese) = (words("en"), words("zh"));
+    assert!(english.len() > 100);
+    let distinct: BTreeSet<&String> = english.iter().collect();
+    assert_eq!(distinct.len(), english.len(), "a word stands there twice");
+    // With as many places for names and numbers.
+    assert_eq!(english, chinese);
+}
+
+#[test]
+fn what_people_write_never_becomes_markup() {
+    for (name, text) in page_files().iter().filter(|(name, _)| name.ends_with(".js")) {
+        for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "DOMParser", "eval(", "new Function"] {
+            assert!(!text.contains(word), "web/app/{name}: {word}");
+        }
+        assert!(text.lines().count() < 500, "web/app/{name} is long");
+        assert!(text.starts_with("/**"), "web/app/{name} does not say what it is");
+    }
+}

@@ -50,7 +50,7 @@ export function t(word, values) {
 
 /**
  * A sentence that counts; `word` has a form that ends in `_one` and one that ends in `_other`.
- * @param {'unread' | 'read_by' | 'members' | 'new_below' | 'reactions' | 'seconds' | 'missing' | 'picture_left'} word
+ * @param {'unread' | 'read_by' | 'members' | 'new_below' | 'reactions' | 'missing' | 'picture_left'} word
  * @param {number} n
  * @param {{[name: string]: string | number}} [values]
  */

@@ -9,7 +9,7 @@ export const en = {
   sign_in_refused: 'The token is not accepted any more. Please sign in again.',
   sign_out: 'Sign out',
   demo_title: 'Two people, one screen',
-  demo_pane: 'The page as {name} sees it',
+  demo_pane: 'Signed in as {name}',
   demo_none: 'This needs “seqline dev” on this machine, and an address that names it (localhost).',
   // Connection.
   connecting: 'Connecting…',
@@ -58,8 +58,6 @@ export const en = {
   open: 'Open',
   cancel: 'Cancel',
   close: 'Close',
-  save: 'Save',
-  done: 'Done',
   // A conversation.
   back: 'Back to the list',
   details: 'Details',
@@ -111,7 +109,6 @@ export const en = {
   recall_sure: 'Take this message back for everybody? Its place stays.',
   reactions_one: '{emoji}, {n} person',
   reactions_other: '{emoji}, {n} people',
-  emoji_more: 'More emoji',
   // Writing.
   write: 'Write a message',
   send: 'Send',
@@ -130,7 +127,6 @@ export const en = {
   editing: 'Edit message',
   too_long: '{n} of 4,000 characters',
   read_only: 'Only the service writes here.',
-  blocked: 'You cannot write here.',
   left_here: 'You no longer belong to this conversation.',
   // Details.
   rename: 'Rename',
@@ -148,7 +144,6 @@ export const en = {
   remove_sure: 'Remove {name} from the group?',
   leave: 'Leave the group',
   leave_sure: 'Leave the group? You will see nothing of it any more.',
-  members_more: 'More members',
   // The timeline's own messages.
   did_join: '{who} joined',
   did_invite: '{who} added {whom}',
@@ -170,8 +165,6 @@ export const en = {
   push_none: 'This browser cannot show notifications.',
   push_denied: 'Notifications are forbidden for this page in the browser’s settings.',
   signed_in_as: 'Signed in as {name}',
-  seconds_one: '{n} second',
-  seconds_other: '{n} seconds',
   debug: 'Under the hood',
   // What went wrong.
   e_unknown: 'That did not work. Please try again.',

@@ -1,0 +1,158 @@
+/**
+ * Pictures that are going to be sent: uploaded at once, shown with how far they are, numbered so that the text can name their places.
+ */
+
+import { fill, h, icon, iconButton } from './element.js';
+import { notice } from './dialog.js';
+import { inWords } from './errors.js';
+import { t } from './words.js';
+
+/** @typedef {import('./types.js').MediaItem} MediaItem */
+/** @typedef {{ number: number, blob: Blob | null, media: MediaItem | null, share: number, error: unknown, stop: AbortController, url: string }} Attachment */
+
+export const PICTURES_MAX = 9;
+const KINDS = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
+
+/** What is known of pictures that were uploaded here, for messages on their way. @type {Map<string, MediaItem>} */
+const known = new Map();
+
+/** @param {string[]} ids @returns {MediaItem[]} */
+export function mediaOf(ids) {
+  return ids.map((id, position) => known.get(id) ?? { id, position, mime_type: 'image/png', width: 240, height: 180, size: 0 });
+}
+
+export class Attachments {
+  /** @type {Attachment[]} */
+  #all = [];
+  #numbers = 0;
+
+  /**
+   * @param {import('./types.js').Chat} chat
+   * @param {{ onChange: () => void, onPlace: (number: number) => void, onRemove: (number: number) => void }} options
+   */
+  constructor(chat, options) {
+    this.chat = chat;
+    this.options = options;
+    this.element = h('ul', { class: 'attachments', hidden: true, 'data-testid': 'attachments' });
+  }
+
+  get count() {
+    return this.#all.length;
+  }
+
+  /** Those that are not there yet. */
+  get left() {
+    return this.#all.filter((one) => !one.media).length;
+  }
+
+  get failed() {
+    return this.#all.some((one) => one.error);
+  }
+
+  /** In order. @returns {{ number: number, media: MediaItem }[]} */
+  get ready() {
+    return this.#all.flatMap(({ number, media }) => (media ? [{ number, media }] : []));
+  }
+
+  /** @param {Iterable<File>} files @returns {number[]} the numbers they got */
+  add(files) {
+    const numbers = [];
+    for (const file of files) {
+      if (!KINDS.includes(file.type)) notice(t('picture_kind'), true);
+      else if (this.#all.length >= PICTURES_MAX) notice(t('picture_many'), true);
+      else numbers.push(this.#add(file));
+    }
+    this.#show();
+    return numbers;
+  }
+
+  /** Pictures that a message has already. @param {MediaItem[]} media @returns {number[]} */
+  take(media) {
+    const numbers = media.map((item) => {
+      known.set(item.id, item);
+      this.#all.push({ number: (this.#numbers += 1), blob: null, media: item, share: 1, error: null, stop: new AbortController(), url: '' });
+      return this.#numbers;
+    });
+    this.#show();
+    return numbers;
+  }
+
+  clear() {
+    for (const one of this.#all) this.#drop(one);
+    this.#all = [];
+    this.#numbers = 0;
+    this.#show();
+  }
+
+  /** @param {File} file */
+  #add(file) {
+    const number = (this.#numbers += 1);
+    /** @type {Attachment} */
+    const one = { number, blob: file, media: null, share: 0, error: null, stop: new AbortController(), url: URL.createObjectURL(file) };
+    this.#all.push(one);
+    void this.#upload(one);
+    return number;
+  }
+
+  /** @param {Attachment} one */
+  async #upload(one) {
+    one.error = null;
+    one.share = 0;
+    this.#show();
+    try {
+      const onProgress = (/** @type {any} */ done) => {
+        one.share = typeof done === 'number' ? done : (done.loaded ?? 0) / (done.total || 1);
+        this.#show();
+      };
+      const media = await this.chat.upload(one.blob, { onProgress, signal: one.stop.signal });
+      /** @type {MediaItem} */
+      const item = { position: 0, ...media };
+      one.media = item;
+      known.set(item.id, item);
+    } catch (error) {
+      if (one.stop.signal.aborted) return;
+      one.error = error;
+      notice(inWords(error), true);
+    }
+    this.#show();
+    this.options.onChange();
+  }
+
+  /** @param {Attachment} one */
+  #drop(one) {
+    one.stop.abort();
+    if (one.url) URL.revokeObjectURL(one.url);
+  }
+
+  /** @param {Attachment} one */
+  #remove(one) {
+    this.#drop(one);
+    this.#all = this.#all.filter((other) => other !== one);
+    this.options.onRemove(one.number);
+    this.#show();
+    this.options.onChange();
+  }
+
+  #show() {
+    this.element.hidden = this.#all.length === 0;
+    fill(this.element, this.#all.map((one) => this.#item(one)));
+  }
+
+  /** @param {Attachment} one */
+  #item(one) {
+    const { number } = one;
+    const image = h('img', { alt: t('picture_mark', { n: number }) });
+    if (one.url) image.src = one.url;
+    else if (one.media) this.chat.mediaUrl(one.media.id).then((/** @type {string} */ url) => (image.src = url), () => {});
+    const percent = Math.round(one.share * 100);
+    const bar = h('progress', { max: '100', value: String(percent), 'aria-label': t('uploading', { n: percent }), 'data-testid': 'progress' });
+    const again = h('button', { type: 'button', class: 'again', title: t('upload_failed'), 'aria-label': t('upload_failed'), on: { click: () => void this.#upload(one) } }, icon('retry'));
+    return h(
+      'li',
+      { class: one.error ? 'failed' : one.media ? '' : 'loading', 'data-testid': 'attachment' },
+      h('button', { type: 'button', class: 'thumb', title: t('picture_place', { n: number }), 'aria-label': t('picture_place', { n: number }), on: { click: () => this.options.onPlace(number) } }, image, h('span', null, String(number))),
+      one.error ? again : one.media ? null : bar,
+      iconButton('close', t('picture_remove', { n: number }), () => this.#remove(one), { class: 'drop' }),
+    );
+  }
+}

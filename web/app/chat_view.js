@@ -1,0 +1,286 @@
+/**
+ * One conversation: its head, its messages, the field.
+ */
+
+import { mediaOf } from './attachments.js';
+import { Composer } from './composer.js';
+import { notice } from './dialog.js';
+import { avatar, fill, h, icon, iconButton, isolated } from './element.js';
+import { inWords, told } from './errors.js';
+import { openDetails } from './details.js';
+import { chooseEmoji, openMessageMenu, showReaders } from './message_menu.js';
+import { titleOf } from './people.js';
+import { typingWords } from './summary.js';
+import { TimelineView } from './timeline_view.js';
+import { t, tn } from './words.js';
+
+/** @typedef {import('./types.js').Message} Message */
+/** @typedef {import('./types.js').Page} Page */
+
+/** Pause after which it is asked who has read the newest message, in milliseconds. */
+const READERS_AFTER_MS = 400;
+
+export class ChatView {
+  /** @type {(() => void)[]} */
+  #offs = [];
+  /** @type {TimelineView | null} */
+  #timeline = null;
+  /** @type {Composer | null} */
+  #composer = null;
+  #gone = false;
+  /** Who has read the newest own message. @type {{ seq: number, count: number } | null} */
+  #receipt = null;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #readersTimer;
+  #drags = 0;
+
+  /**
+   * @param {Page} page
+   * @param {string} id
+   * @param {{ onBack: () => void }} options
+   */
+  constructor(page, id, options) {
+    this.page = page;
+    this.id = id;
+    this.conversation = page.chat.conversation(id);
+    this.face = h('span');
+    this.name = h('h2', { 'data-testid': 'title', tabindex: '-1' });
+    this.under = h('p', { 'aria-live': 'polite', 'data-testid': 'typing' });
+    this.details = iconButton('info', t('details'), () => openDetails(page, this.conversation, id), { 'data-testid': 'details' });
+    this.body = h('div', { class: 'chat-body' }, h('div', { class: 'edge' }, h('span', { class: 'spinner', role: 'img', 'aria-label': t('loading') })));
+    this.foot = h('div', { class: 'chat-foot' });
+    this.toEnd = h('button', { type: 'button', class: 'to-end', hidden: true, 'data-testid': 'to-end', on: { click: () => void told(this.#showEnd()) } });
+    this.element = h(
+      'section',
+      { class: 'chat', 'aria-label': t('messages'), 'data-testid': 'chat', 'data-id': id },
+      h('header', { class: 'chat-head' }, iconButton('back', t('back'), options.onBack, { class: 'back', 'data-testid': 'back' }), this.face, h('div', { class: 'chat-who' }, this.name, this.under), this.details),
+      this.body,
+      this.foot,
+    );
+    this.#acceptDrops();
+    this.#showHead();
+  }
+
+  /** @param {number} [seq] a message to show */
+  async open(seq) {
+    const { chat } = this.page;
+    /** @type {import('./types.js').Summary} */
+    let info;
+    try {
+      info = await chat.conversations.get(this.id);
+      const me = info?.me;
+      // With much unread, one begins where one stopped; with little, it is on the newest page anyway.
+      const around = seq ?? (me && me.unread > 20 ? me.read_seq : undefined);
+      await this.conversation.open(around === undefined ? {} : { around });
+    } catch (error) {
+      if (!this.#gone) this.#showFault(error, seq);
+      return;
+    }
+    if (this.#gone) return;
+    this.#mount(info);
+    if (seq !== undefined) await told(/** @type {TimelineView} */ (this.#timeline).show(seq));
+  }
+
+  /** @param {number} seq */
+  show(seq) {
+    if (this.#timeline) void told(this.#timeline.show(seq));
+  }
+
+  destroy() {
+    this.#gone = true;
+    clearTimeout(this.#readersTimer);
+    for (const off of this.#offs) off();
+    this.#timeline?.destroy();
+    this.element.remove();
+  }
+
+  /** @param {import('./types.js').Summary} info */
+  #mount(info) {
+    const { chat, people } = this.page;
+    const me = chat.me;
+    people.learnFrom([info]);
+    const composer = new Composer(this.page, this.conversation, this.id, {
+      onSent: () => {
+        this.#timeline?.drawLine(null);
+        void told(this.#showEnd());
+      },
+      onUp: () => this.#timeline?.enter(),
+      onEditLast: () => {
+        const last = this.#timeline?.findLast((message) => message.sender === me && !message.deleted_at && message.kind !== 'system' && message.kind !== 'share');
+        if (last) composer.edit(last);
+      },
+    });
+    const timeline = new TimelineView(
+      this.conversation,
+      {
+        page: this.page, first: true, last: true, group: info.kind !== 'single', receipt: null, mediaOf,
+        find: (seq) => this.#timeline?.find(seq),
+        onMore: (button, message) => openMessageMenu(button, this.page, this.conversation, message, composer),
+        onReact: (button, message) => chooseEmoji(button, (emoji) => {
+          button.focus();
+          document.dispatchEvent(new PointerEvent('pointerdown'));
+          void told(this.conversation.react(message.seq, emoji, true));
+        }),
+        onReply: (message) => composer.replyTo(message),
+        onToggle: (message, emoji, on) => void told(this.conversation.react(message.seq, emoji, on)),
+        onQuote: (seq) => this.show(seq),
+        onReceipt: (message) => showReaders(this.page, this.conversation, message),
+        onRetry: (clientId) => this.conversation.retry(clientId),
+        onDiscard: (clientId) => this.conversation.discard(clientId),
+      },
+      { me, onScroll: () => this.#showToEnd() },
+    );
+    this.#timeline = timeline;
+    this.#composer = composer;
+    timeline.receiptOf = (message) => this.#receiptOf(message);
+    if ((info.me?.unread ?? 0) > 0) timeline.drawLine(info.me?.read_seq ?? null);
+    fill(this.body, timeline.element, this.toEnd);
+    this.#showFoot();
+    timeline.begin();
+    composer.shown();
+    this.#askReadersSoon();
+    /** @param {{ id?: string }} [which] */
+    const onTimeline = (which) => {
+      if (which?.id === undefined || which.id === this.id) this.#onTimeline();
+    };
+    this.#offs = [
+      chat.on('timeline', onTimeline),
+      chat.on('outbox', onTimeline),
+      chat.on('conversations', () => this.#showHead()),
+      chat.on('typing', () => this.#showHead()),
+      chat.on('event', (/** @type {any} */ event) => {
+        if (event.type === 'read.advanced' && event.conversation_id === this.id) this.#askReadersSoon();
+      }),
+      people.onChange(() => {
+        this.#showHead();
+        timeline.refresh();
+      }),
+    ];
+    const onHidden = () => {
+      // What comes while nobody looks will stand below a line.
+      if (document.visibilityState === 'hidden') timeline.drawLine(this.#head());
+    };
+    document.addEventListener('visibilitychange', onHidden);
+    this.#offs.push(() => document.removeEventListener('visibilitychange', onHidden));
+    this.#showHead();
+  }
+
+  #onTimeline() {
+    this.#timeline?.update();
+    this.#showHead();
+    this.#showToEnd();
+    this.#askReadersSoon();
+  }
+
+  /** The newest seq that is known. */
+  #head() {
+    return this.#timeline?.findLast(() => true)?.seq ?? null;
+  }
+
+  /** @returns {import('./types.js').Summary | undefined} */
+  get info() {
+    return this.conversation.info ?? this.page.chat.conversations.items.find((/** @type {{ id: string }} */ one) => one.id === this.id);
+  }
+
+  #showHead() {
+    const { info } = this;
+    if (!info) return;
+    const { people, chat } = this.page;
+    const name = titleOf(info, t('unnamed_group'));
+    if (this.name.textContent !== name) {
+      fill(this.name, isolated(name));
+      fill(this.face, avatar(info.peer ?? this.id, name));
+    }
+    /** @type {string[]} */
+    const typing = [...(this.conversation.typingUsers ?? [])].filter((user) => user !== chat.me);
+    this.under.className = typing.length > 0 ? 'typing' : '';
+    const said = typing.length > 0 ? typingWords(typing, people) : info.kind === 'single' ? [] : [tn('members', info.member_count)];
+    const text = said.map((one) => (typeof one === 'string' ? one : (one.textContent ?? ''))).join('');
+    if (this.under.textContent !== text) fill(this.under, said);
+    if (this.#timeline) this.#showFoot();
+  }
+
+  /** The field, or why there is none. */
+  #showFoot() {
+    const { info } = this;
+    const why = info?.kind === 'system' ? 'read_only' : info && !info.me ? 'left_here' : null;
+    if (this.foot.dataset.why === (why ?? '')) return;
+    this.foot.dataset.why = why ?? '';
+    fill(this.foot, why ? h('p', { class: 'no-writing' }, t(why)) : this.#composer?.element);
+  }
+
+  async #showEnd() {
+    await this.#timeline?.showEnd();
+    this.#showToEnd();
+  }
+
+  #showToEnd() {
+    const timeline = this.#timeline;
+    if (!timeline) return;
+    const unread = this.info?.me?.unread ?? 0;
+    this.toEnd.hidden = timeline.atEnd;
+    const label = unread > 0 ? tn('new_below', unread) : t('to_end');
+    if (this.toEnd.getAttribute('aria-label') === label) return;
+    this.toEnd.setAttribute('aria-label', label);
+    this.toEnd.title = label;
+    fill(this.toEnd, icon('down'), unread > 0 ? h('span', { class: 'badge', 'data-testid': 'new-below' }, unread > 999 ? '999+' : String(unread)) : null);
+  }
+
+  /** @param {Message} message */
+  #receiptOf(message) {
+    if (this.#receipt?.seq !== message.seq) return null;
+    const { count } = this.#receipt;
+    if (count === 0) return t('sent');
+    return this.info?.kind === 'single' ? t('read') : tn('read_by', count);
+  }
+
+  #askReadersSoon() {
+    clearTimeout(this.#readersTimer);
+    this.#readersTimer = setTimeout(() => void this.#askReaders(), READERS_AFTER_MS);
+  }
+
+  async #askReaders() {
+    const { me } = this.page.chat;
+    const own = this.#timeline?.findLast((message) => message.sender === me && message.kind !== 'system' && !message.deleted_at);
+    if (!own || this.#gone) return;
+    try {
+      const { count } = await this.conversation.readers(own.seq);
+      if (this.#receipt?.seq === own.seq && this.#receipt.count === count) return;
+      this.#receipt = { seq: own.seq, count };
+      if (!this.#gone) this.#timeline?.refresh();
+    } catch {
+      // It is asked again when something moves.
+    }
+  }
+
+  /** @param {unknown} error @param {number} [seq] */
+  #showFault(error, seq) {
+    const unknown = /** @type {{ status?: number }} */ (error).status === 404;
+    const again = h('button', { type: 'button', class: 'button', on: { click: () => void this.open(seq) } }, t('retry'));
+    fill(this.body, h('div', { class: 'empty', role: 'alert', 'data-testid': 'fault' }, unknown ? t('not_found') : `${t('load_failed')} ${inWords(error)}`, unknown ? null : again));
+    fill(this.name, unknown ? '' : this.name.textContent);
+  }
+
+  #acceptDrops() {
+    const hint = h('div', { class: 'drop-hint', hidden: true }, h('span', null, icon('picture'), t('drop_here')));
+    this.element.append(hint);
+    const files = (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes('Files') === true && this.#composer !== null;
+    this.element.addEventListener('dragenter', (event) => {
+      if (!files(event)) return;
+      this.#drags += 1;
+      hint.hidden = false;
+    });
+    this.element.addEventListener('dragleave', (event) => {
+      if (files(event) && (this.#drags -= 1) <= 0) hint.hidden = true;
+    });
+    this.element.addEventListener('dragover', (event) => files(event) && event.preventDefault());
+    this.element.addEventListener('drop', (event) => {
+      if (!files(event)) return;
+      event.preventDefault();
+      this.#drags = 0;
+      hint.hidden = true;
+      if (this.foot.dataset.why) notice(t('read_only'), true);
+      else this.#composer?.drop(event.dataTransfer?.files ?? []);
+    });
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * Where tokens come from. The page has no accounts of its own; the host application signs a token, and one of these brings it here:
+ *
+ * - `window.seqlineGetToken`, an async function `({ rejected }) => token`, which a host that serves this page with a script of its own sets
+ *   before `main.js` runs; it is asked again when a token has expired or was refused;
+ * - `#token=…` in the address, taken out of it at once, so that it gets neither into the history nor to any server;
+ * - what was pasted into the sign-in form; kept, as the one above, for this tab alone;
+ * - in `seqline dev`, `?as=NAME`: the demonstration signs one for whoever asks on this machine.
+ */
+
+/** @typedef {(asked: { rejected: boolean }) => Promise<string>} GetToken */
+
+const KEPT = 'seqline.token';
+
+/** A token that must be asked of the person. */
+export class SignInNeeded extends Error {
+  /** @param {boolean} refused whether there was one that is not accepted any more */
+  constructor(refused) {
+    super('sign-in needed');
+    this.refused = refused;
+  }
+}
+
+/**
+ * @param {URLSearchParams} query
+ * @param {(refused: boolean) => void} onNeeded
+ * @returns {GetToken | null} null when the person must be asked first
+ */
+export function tokenSource(query, onNeeded) {
+  const hook = /** @type {{ seqlineGetToken?: GetToken }} */ (/** @type {unknown} */ (window)).seqlineGetToken;
+  if (typeof hook === 'function') return (asked) => hook(asked);
+  const wanted = query.get('as');
+  if (wanted) return () => demoToken(wanted);
+  const given = /(?:^#|&)token=([^&]+)/.exec(location.hash)?.[1];
+  if (given) {
+    history.replaceState(history.state, '', location.pathname + location.search);
+    keep(decodeURIComponent(given));
+  }
+  if (!sessionStorage.getItem(KEPT)) return null;
+  return async ({ rejected }) => {
+    const kept = sessionStorage.getItem(KEPT);
+    if (kept && !rejected) return kept;
+    forget();
+    onNeeded(true);
+    throw new SignInNeeded(true);
+  };
+}
+
+/** @param {string} token */
+export function keep(token) {
+  sessionStorage.setItem(KEPT, token);
+}
+
+export function forget() {
+  sessionStorage.removeItem(KEPT);
+}
+
+/** Whether this has the shape of a token. @param {string} text */
+export function looksLikeToken(text) {
+  return /^[\w-]+\.[\w-]+\.[\w-]+$/.test(text);
+}
+
+/** @param {string} user */
+async function demoToken(user) {
+  const answer = await fetch('/demo/token', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ user }),
+  });
+  if (!answer.ok) throw new Error(`no token: ${answer.status}`);
+  return /** @type {{ token: string }} */ (await answer.json()).token;
+}
