@@ -66,7 +66,7 @@ fn every_file_that_the_page_loads_is_in_the_binary() {
             waiting.extend(loaded_by(line).filter_map(|name| resolved(&file, name)).filter(|name| seen.insert(name.clone())));
         }
     }
-    assert!(seen.contains("app/main.js"), "{seen:?}");
+    assert!(seen.contains("app/main.js") && seen.contains("seqline.js"), "{seen:?}");
     // The other way round: what nobody loads need not be carried, and would be found by nobody.
     for name in served.iter().filter(|name| name.starts_with("app/") || name.starts_with("client/")) {
         assert!(seen.contains(*name), "web/{name} is served, but no file loads it");

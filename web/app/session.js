@@ -8,7 +8,7 @@
  * - in `seqline dev`, `?as=NAME`: the demonstration signs one for whoever asks on this machine.
  */
 
-/** @typedef {(asked: { rejected: boolean }) => Promise<string>} GetToken */
+/** @typedef {(asked: { rejected: string | null }) => Promise<string>} GetToken `rejected` is the token that is not accepted any more */
 
 const KEPT = 'seqline.token';
 
@@ -39,7 +39,7 @@ export function tokenSource(query, onNeeded) {
   if (!sessionStorage.getItem(KEPT)) return null;
   return async ({ rejected }) => {
     const kept = sessionStorage.getItem(KEPT);
-    if (kept && !rejected) return kept;
+    if (kept && kept !== rejected) return kept;
     forget();
     onNeeded(true);
     throw new SignInNeeded(true);
