@@ -158,7 +158,8 @@ export class ChatView {
     ];
     const onHidden = () => {
       // What comes while nobody looks will stand below a line.
-      if (document.visibilityState === 'hidden') timeline.drawLine(this.#head());
+      if (document.visibilityState === 'hidden') timeline.drawLine(this.#head() ?? 0);
+      else timeline.look();
     };
     document.addEventListener('visibilitychange', onHidden);
     this.#offs.push(() => document.removeEventListener('visibilitychange', onHidden));
@@ -184,7 +185,7 @@ export class ChatView {
 
   #showHead() {
     const { info } = this;
-    if (!info) return;
+    if (!info) return this.#timeline ? this.#showFoot() : undefined;
     const { people, chat } = this.page;
     const name = titleOf(info, t('unnamed_group'));
     if (this.name.textContent !== name) {
@@ -203,7 +204,8 @@ export class ChatView {
   /** The field, or why there is none. */
   #showFoot() {
     const { info } = this;
-    const why = info?.kind === 'system' ? 'read_only' : info && !info.me ? 'left_here' : null;
+    // What one was removed from is not known any more.
+    const why = info?.kind === 'system' ? 'read_only' : info?.me ? null : 'left_here';
     if (this.foot.dataset.why === (why ?? '')) return;
     this.foot.dataset.why = why ?? '';
     fill(this.foot, why ? h('p', { class: 'no-writing' }, t(why)) : this.#composer?.element);

@@ -46,7 +46,7 @@ export class ListView {
     this.results = h('div', { 'data-testid': 'found', hidden: true });
     this.scroller = h('div', { class: 'list-scroll', on: { scroll: () => this.#moreIfNear() } }, this.list, this.results, this.note);
     this.element = h('nav', { class: 'list', 'aria-label': t('conversations') }, h('div', { class: 'search', role: 'search' }, icon('search'), this.input, this.clear), this.scroller);
-    this.offs = [page.chat.on('conversations', () => this.update()), page.people.onChange(() => this.update())];
+    this.offs = [page.chat.on('conversations', () => this.update()), page.chat.on('typing', () => this.update()), page.people.onChange(() => this.update())];
     this.update();
   }
 

@@ -179,6 +179,11 @@ export class TimelineView {
     return undefined;
   }
 
+  /** Tells what is in view again, after a time in which nobody looked. */
+  look() {
+    this.#noteSeen();
+  }
+
   /** Lets the keyboard into the messages, at the newest one in view. */
   enter() {
     this.#focusRow(this.place.lastVisible() ?? this.rows.lastElementChild);
