@@ -137,6 +137,8 @@ export function mountShell(root, chat, options) {
     debug?.destroy();
     view?.destroy();
     list.destroy();
+    // An open dialog would keep what comes next out of reach.
+    for (const dialog of document.querySelectorAll('dialog[open]')) /** @type {HTMLDialogElement} */ (dialog).close();
     removeEventListener('popstate', fromAddress);
     removeEventListener('keydown', onKey);
   }
