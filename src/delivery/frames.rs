@@ -45,7 +45,7 @@ fn plain(kind: EventType, data: &str) -> String {
     format!("event: {}\ndata: {data}\n\n", kind.as_str())
 }
 
-/// What opens a stream: the jittered `retry:` and the place it starts from.
+/// What opens a stream: the jittered `retry:` and the place it starts from; before a `resync`, the one that was asked for.
 #[must_use]
 pub fn priming(place: &Position) -> Bytes {
     Bytes::from(format!("{}id: {place}\n\n", retry_line()))

@@ -218,7 +218,13 @@ impl OpenStreams {
             },
         };
         let hello = Hello { device: request.device, resumed_from, head: log.head().to_string(), server_time: Timestamp(now) };
-        let words = [frames::priming(&place), frames::hello(&hello)].into_iter().chain(resync.as_ref().map(frames::resync));
+        // A client keeps every id that it gets. The head goes to it with the word of the loss and not before: who is cut off between the two
+        // would come back from the head and never hear of it.
+        let first = match (&start, &resync) {
+            (Some((asked, _)), Some(_)) => asked,
+            _ => &place,
+        };
+        let words = [frames::priming(first), frames::hello(&hello)].into_iter().chain(resync.as_ref().map(frames::resync));
         connection.begin(&place, log.last, words);
         metrics::STREAMS_OPENED.add(&[start.map_or("head", |(_, label)| label)], 1);
         if self.is_draining() {

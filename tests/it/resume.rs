@@ -149,7 +149,11 @@ on_both! {
             (of_bob.last_id().unwrap().to_owned(), "lost"),
             (format!("zz{tenth}"), "lost"),
         ] {
-            let mut stream = fleet.client(1, &ann).stream().after(position.clone()).open().await;
+            // Who is cut off before the word comes still stands where it stood, and hears it from the next connection.
+            let mut cut_off = fleet.client(0, &ann).stream().after(position.clone()).open().await;
+            cut_off.wait_for("hello", PATIENCE).await;
+            assert_eq!(cut_off.last_id(), Some(position.as_str()));
+            let mut stream = cut_off.reconnect(&fleet.url(1)).await;
             let hello = stream.wait_for("hello", PATIENCE).await;
             assert_eq!(hello.data["resumed_from"], json!(null));
             let resync = stream.next_event(PATIENCE).await.unwrap();
