@@ -40,6 +40,7 @@ mod lease_races;
 mod live_reads;
 mod load_balancer;
 mod load_verdict;
+mod many_streams;
 mod media;
 mod media_bucket;
 mod media_messages;
