@@ -1,0 +1,226 @@
+// Two people in real browsers, behind nginx, while things go wrong.
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import { name, until } from '../harness.js';
+import { bodies, by, say, shows, Stage, WAIT_MS } from './stage.js';
+
+/** @type {Stage} */
+let stage;
+let people = [];
+before(async () => (stage = await Stage.start({ SEQLINE_LOG_MAX_ENTRIES: '150' })), { timeout: 120_000 });
+after(() => stage?.stop());
+afterEach(async () => {
+    const all = people.splice(0);
+    for (const person of all) await person.context.close();
+    assert.deepEqual(all.flatMap((person) => person.faults), [], 'nothing is wrong in the console');
+});
+
+/** Ann and Bob in a group, each in their own browser. */
+async function pair(base, more = {}) {
+    const [ann, bob] = [name('ann'), name('bob')];
+    const { id } = await stage.api(ann, 'POST', '/v1/conversations', { kind: 'group', title: 'Lunch', members: [bob] });
+    const a = await stage.person(ann, base);
+    const b = await stage.person(bob, base, more);
+    people.push(a, b);
+    const [at, bt] = [await a.open(`/?c=${id}`), await b.open(`/?c=${id}`)];
+    return { id, ann, bob, a, b, at, bt, where: `/v1/conversations/${id}` };
+}
+
+for (const [how, base] of [['HTTP/1.1', () => stage.front.http1], ['HTTP/2', () => stage.front.http2]]) {
+    test(`two people talk over ${how}`, { timeout: 120_000 }, async () => {
+        const { at, bt } = await pair(base());
+        await say(at, 'Soup or salad?');
+        await shows(bt, ['Soup or salad?']);
+        await by(at, 'receipt').filter({ hasText: /read/i }).waitFor();
+        await by(bt, 'composer').pressSequentially('Sou');
+        await at.locator('[data-testid=typing].typing').waitFor();
+        await by(bt, 'composer').fill('');
+        await say(bt, 'Soup 🍜\nplease');
+        await shows(at, ['Soup or salad?', 'Soup 🍜\nplease']);
+        await bt.locator('[data-testid=message]').first().hover();
+        await bt.locator('[data-testid=message]').first().getByTestId('react').click();
+        await by(bt, 'emoji-👍').first().click();
+        await by(at, 'reaction').first().waitFor();
+        await by(at, 'composer').press('ArrowUp');
+        await say(at, 'Soup or nothing?');
+        await shows(bt, ['Soup or nothing?', 'Soup 🍜\nplease']);
+        if (how === 'HTTP/2') {
+            assert.equal(await at.evaluate(() => performance.getEntriesByType('navigation')[0].nextHopProtocol), 'h2');
+        }
+    });
+}
+
+test('the network is cut and comes back: everything once, in order', { timeout: 120_000 }, async () => {
+    const { at, bt, ann, where } = await pair(stage.front.http1);
+    await say(at, 'before');
+    await shows(bt, ['before']);
+    await stage.front.cut();
+    for (const n of [1, 2, 3]) await stage.api(ann, 'POST', `${where}/messages`, { client_id: name('k'), body: `meanwhile ${n}` });
+    await say(bt, 'written without a network');
+    await by(bt, 'pending').first().waitFor();
+    await stage.front.restore();
+    const all = ['before', 'meanwhile 1', 'meanwhile 2', 'meanwhile 3', 'written without a network'];
+    await shows(bt, all);
+    await shows(at, all);
+    assert.equal((await bodies(bt)).length, 5);
+});
+
+test('an answer that is lost, and a reload: one message', { timeout: 120_000 }, async () => {
+    const { at, bt, b } = await pair(stage.front.http1);
+    let lost = 0;
+    const keys = new Set();
+    await b.context.route('**/messages', async (route) => {
+        if (route.request().method() !== 'POST') return route.continue();
+        keys.add(route.request().postDataJSON().client_id);
+        const answer = await route.fetch();
+        assert.ok(answer.ok());
+        lost += 1;
+        return route.fulfill({ status: 504, body: '' });
+    });
+    await say(bt, 'said once');
+    await until(() => lost >= 1, 'an answer was lost', WAIT_MS);
+    await b.context.unroute('**/messages');
+    await bt.reload();
+    await shows(bt, ['said once']);
+    await until(async () => (await by(bt, 'pending').count()) === 0, 'it is confirmed', WAIT_MS);
+    await say(bt, 'the end');
+    await shows(at, ['said once', 'the end']);
+    await shows(bt, ['said once', 'the end']);
+    assert.deepEqual([keys.size, (await bodies(at)).length, (await bodies(bt)).length], [1, 2, 2]);
+});
+
+test('a hidden tab marks nothing read; looked at again, it does', { timeout: 120_000 }, async () => {
+    const { at, bt, bob, where } = await pair(stage.front.http1);
+    const read = async () => (await stage.api(bob, 'GET', where)).me.read_seq;
+    await say(at, 'seen');
+    await shows(bt, ['seen']);
+    await until(async () => (await read()) === 1, 'it is read', WAIT_MS);
+    const turn = (state) => bt.evaluate((state) => {
+        Object.defineProperty(document, 'visibilityState', { get: () => state, configurable: true });
+        Object.defineProperty(document, 'hidden', { get: () => state === 'hidden', configurable: true });
+        document.dispatchEvent(new Event('visibilitychange'));
+    }, state);
+    await turn('hidden');
+    const posts = [];
+    bt.on('request', (request) => request.url().endsWith('/read') && posts.push(request.url()));
+    for (const n of [1, 2, 3]) await say(at, `unseen ${n}`);
+    await shows(bt, ['unseen 1', 'unseen 2', 'unseen 3']);
+    await say(at, 'unseen 4');
+    await shows(bt, ['unseen 4']);
+    assert.deepEqual([posts, await read()], [[], 1]);
+    await turn('visible');
+    await until(async () => (await read()) === 5, 'they are read', WAIT_MS);
+});
+
+test('seven tabs have one stream, and go on when the first is closed', { timeout: 120_000 }, async () => {
+    const { at, bt, b, id } = await pair(stage.front.http1);
+    const open = new Set();
+    const streams = (page) => {
+        page.on('request', (request) => /\/v1\/events(\?|$)/.test(request.url()) && open.add(request));
+        for (const end of ['requestfinished', 'requestfailed']) page.on(end, (request) => open.delete(request));
+    };
+    b.context.on('page', streams);
+    const tabs = [];
+    for (let n = 0; n < 6; n += 1) tabs.push(await b.open(`/?c=${id}`));
+    assert.ok(open.size <= 1, `${open.size} streams beside the first tab's`);
+    await say(at, 'to all');
+    for (const tab of [bt, ...tabs]) await shows(tab, ['to all']);
+    await bt.close();
+    await say(at, 'to those who are left');
+    for (const tab of tabs) await shows(tab, ['to those who are left']);
+    assert.ok(open.size <= 2, `${open.size} streams`);
+});
+
+test('asleep for longer than the log keeps: all can be scrolled to, in order', { timeout: 150_000 }, async () => {
+    const { bt, ann, where } = await pair(stage.front.http1);
+    await stage.api(ann, 'POST', `${where}/messages`, { client_id: name('k'), body: 'm 1' });
+    await shows(bt, ['m 1']);
+    await stage.front.cut();
+    for (let n = 2; n <= 300; n += 1) await stage.api(ann, 'POST', `${where}/messages`, { client_id: name('k'), body: `m ${n}` });
+    await stage.front.restore();
+    const seen = new Set();
+    const look = async () => {
+        const seqs = await by(bt, 'timeline').locator('[data-testid=message]').evaluateAll((all) => all.map((one) => Number(one.dataset.seq)));
+        assert.deepEqual(seqs, [...new Set(seqs)].sort((a, b) => a - b), 'in order, none doubled');
+        seqs.forEach((seq) => seen.add(seq));
+        return seqs;
+    };
+    const roll = (end) => by(bt, 'timeline').evaluate((timeline, end) => (timeline.scrollTop = end === 'top' ? 0 : timeline.scrollHeight), end);
+    for (const end of ['bottom', 'top', 'bottom']) {
+        await until(async () => {
+            await roll(end);
+            const seqs = await look();
+            return end === 'top' ? seqs[0] === 1 : seqs.at(-1) === 300;
+        }, `scrolled to the ${end}`, WAIT_MS);
+    }
+    assert.equal(seen.size, 300);
+});
+
+test('older messages come in and the one in view stays where it is', { timeout: 120_000 }, async () => {
+    const { bt, ann, where } = await pair(stage.front.http1);
+    for (let n = 1; n <= 160; n += 1) await stage.api(ann, 'POST', `${where}/messages`, { client_id: name('k'), body: `m ${n}\n`.repeat((n % 4) + 1).trim() });
+    await bt.reload();
+    await until(async () => (await bodies(bt)).length > 20, 'the newest are there', WAIT_MS);
+    const moved = await by(bt, 'timeline').evaluate(async (timeline) => {
+        const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+        let most = 0;
+        for (let n = 0; n < 400; n += 1) {
+            timeline.scrollTop = Math.max(40, timeline.scrollTop - 60);
+            await frame();
+            const top = timeline.getBoundingClientRect().top;
+            const all = [...timeline.querySelectorAll('[data-testid=message]')];
+            const held = all.find((one) => one.getBoundingClientRect().top >= top);
+            if (!held) continue;
+            const before = held.getBoundingClientRect().top;
+            await frame();
+            if (held.isConnected) most = Math.max(most, Math.abs(held.getBoundingClientRect().top - before));
+            if (all[0].dataset.seq === '1') return { most, seq: 1 };
+        }
+        return { most, seq: -1 };
+    });
+    assert.ok(moved.most <= 1 && moved.seq === 1, JSON.stringify(moved));
+});
+
+test('a token that ends, and a restart of both gateways, one after the other: nobody notices', { timeout: 150_000 }, async () => {
+    const { at, bt, ann, where } = await pair(stage.front.http1, { ttls: [8, 3600] });
+    const said = [];
+    let more = true;
+    const talk = (async () => {
+        while (more) {
+            const body = `m ${said.length + 1}`;
+            const key = name('k');
+            // As a client does: the same key until it is answered.
+            await until(() => stage.api(ann, 'POST', `${where}/messages`, { client_id: key, body }).catch(() => null), `${body} is taken`, WAIT_MS);
+            said.push(body);
+            await new Promise((resolve) => setTimeout(resolve, 150));
+        }
+    })();
+    await stage.restart(1);
+    await stage.restart(0);
+    await until(() => said.length >= 60, 'the first token has ended', WAIT_MS);
+    more = false;
+    await talk;
+    await say(bt, 'all well');
+    await shows(at, [...said.slice(-20), 'all well']);
+    await shows(bt, [...said.slice(-20), 'all well']);
+});
+
+test('one column on a phone, Chinese words, and only a keyboard', { timeout: 120_000 }, async () => {
+    const [ann, bob] = [name('ann'), name('bob')];
+    const { id } = await stage.api(ann, 'POST', '/v1/conversations', { kind: 'group', title: '午饭', members: [bob] });
+    const phone = await stage.person(bob, stage.front.http1, { locale: 'zh-CN', viewport: { width: 390, height: 800 } });
+    people.push(phone);
+    const page = await phone.open('/');
+    assert.equal(await page.locator('html').getAttribute('lang').then((lang) => lang?.slice(0, 2)), 'zh');
+    await by(page, 'conversation').first().focus();
+    await page.keyboard.press('Enter');
+    await by(page, 'composer').waitFor();
+    assert.equal(await by(page, 'conversations').isVisible(), false, 'one column');
+    assert.ok(page.url().includes(encodeURIComponent(id)) || page.url().includes(id));
+    await by(page, 'composer').focus();
+    await page.keyboard.type('好的');
+    await page.keyboard.press('Enter');
+    await shows(page, ['好的']);
+    await page.goBack();
+    await by(page, 'conversations').waitFor();
+});
