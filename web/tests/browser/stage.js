@@ -101,11 +101,15 @@ export class Stage {
         return text && JSON.parse(text);
     }
 
-    /** A person with a browser profile of their own. `ttls`: how long each token lives, in seconds, the last for all later ones. */
-    async person(user, base, { ttls = [3600], ...options } = {}) {
+    /** A person with a browser profile of their own. `ttls`: how long each token lives, in seconds, the last for all later ones; `tokens` gets all that were given. */
+    async person(user, base, { ttls = [3600], tokens = [], ...options } = {}) {
         const context = await this.browser.newContext({ ignoreHTTPSErrors: true, locale: 'en-GB', viewport: { width: 1100, height: 720 }, ...options });
         const faults = [];
-        await context.exposeFunction('tokenOfTheHost', () => this.world.token(user, { ttl: ttls.length > 1 ? ttls.shift() : ttls[0] }));
+        await context.exposeFunction('tokenOfTheHost', () => {
+            const token = this.world.token(user, { ttl: ttls.length > 1 ? ttls.shift() : ttls[0] });
+            tokens.push(token);
+            return token;
+        });
         await context.addInitScript('window.seqlineGetToken = () => window.tokenOfTheHost();');
         const person = { user, context, faults, base };
         person.open = async (where = '/') => {
