@@ -103,3 +103,38 @@ test('a page that was frozen has a fresh stream within two seconds, from its pla
     assert.deepEqual(person.faults, []);
     await person.context.close();
 });
+
+test('what was written before a reload is sent after it, once; the native EventSource hears it', { timeout: 120_000 }, async () => {
+    const [emma, finn] = [name('emma'), name('finn')];
+    const group = await stage.api(emma, 'POST', '/v1/conversations', { kind: 'group', title: 'Kept', members: [finn] });
+    const person = await stage.person(finn, stage.front.http1);
+    const page = await person.open(`/?c=${group.id}`);
+    // The same module, as somebody else's page would use it.
+    const other = await stage.person(emma, stage.front.http1);
+    const listener = await other.open('/');
+    const heard = listener.evaluate(async () => {
+        const { connect } = await import('/seqline.js');
+        const chat = connect({ baseUrl: location.origin, getToken: () => window.tokenOfTheHost(), device: 'native', transport: 'eventsource' });
+        try {
+            for await (const event of chat.events()) {
+                if (event.type === 'message.created') return [event.data.message.body, performance.getEntriesByType('resource').some((one) => one.name.includes('ticket='))];
+            }
+        } finally {
+            chat.close();
+        }
+    });
+    await person.context.route('**/messages', (route) => (route.request().method() === 'POST' ? route.abort() : route.continue()));
+    await say(page, 'kept through a reload');
+    await by(page, 'pending').first().waitFor();
+    await page.reload();
+    await by(page, 'pending').filter({ hasText: 'kept through a reload' }).waitFor();
+    await person.context.unroute('**/messages');
+    await until(async () => (await by(page, 'pending').count()) === 0, 'it is sent', WAIT_MS);
+    await shows(page, ['kept through a reload']);
+    assert.equal((await heard)[0], 'kept through a reload');
+    const { items } = await stage.api(emma, 'GET', `/v1/conversations/${group.id}/messages`);
+    assert.deepEqual(items.map((one) => one.body), ['kept through a reload']);
+    assert.deepEqual([person.faults, other.faults], [[], []]);
+    await person.context.close();
+    await other.context.close();
+});
