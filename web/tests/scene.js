@@ -14,8 +14,8 @@ afterEach(async () => {
     for (const one of open.splice(0).reverse()) await (one.close ?? one.stop).call(one);
 });
 
-export async function between(place = 0) {
-    const proxy = await HostileProxy.start(world.urls[place]);
+export async function between(url = world.urls[0]) {
+    const proxy = await HostileProxy.start(url);
     open.push(proxy);
     return proxy;
 }
@@ -29,10 +29,10 @@ export const stream = /^\/v1\/events(\?|$)/;
 export const seqs = (conversation) => conversation.timeline.entries.filter((one) => one.kind === 'message').map((one) => one.seq);
 export const range = (from, to) => Array.from({ length: to - from + 1 }, (_, at) => from + at);
 
-/** Bob behind a proxy, in a group with ann, who is not. */
-export async function scene(more = {}) {
+/** Bob behind a proxy, before a gateway of the test's own if it names one, in a group with ann, who is not. */
+export async function scene({ gateway = world.urls[1], ...more } = {}) {
     const [a, b] = [name('ann'), name('bob')];
-    const proxy = await between(1);
+    const proxy = await between(gateway);
     const [ann, bob] = [join(a, world.urls[0]), join(b, proxy.url, more)];
     await Promise.all([live(ann), live(bob)]);
     const { id } = await ann.createConversation({ kind: 'group', members: [b] });

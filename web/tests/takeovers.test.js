@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { memoryStore } from '../seqline.js';
 import { fakeLocks } from './fake_locks.js';
-import { HostileProxy, name, until } from './harness.js';
+import { name, until } from './harness.js';
 import { between, join, live, open, range, scene, seqs, stream, world } from './scene.js';
 
 test('resync: three refusals of the list, and all 300 that were missed are there, in order', async () => {
@@ -45,20 +45,9 @@ test('history both ways around a place, with what arrives meanwhile kept apart',
     assert.deepEqual(seqs(other), range(1, 161));
 });
 
-test('a gateway that is told to stop says goodbye, and one that is killed does not: nothing is missing', async () => {
+test('a gateway that is told to stop says goodbye: nothing is missing', async () => {
     const gateway = await world.gateway();
-    const proxy = await HostileProxy.start(gateway.url);
-    open.push(proxy);
-    const [a, b] = [name('ann'), name('bob')];
-    const [ann, bob] = [join(a, world.urls[0]), join(b, proxy.url)];
-    await Promise.all([live(ann), live(bob)]);
-    const { id } = await ann.createConversation({ kind: 'group', members: [b] });
-    await until(() => bob.conversations.items.some((one) => one.id === id), 'on the list');
-    const there = bob.conversation(id);
-    await there.open();
-    const say = async (count) => {
-        for (let n = 0; n < count; n += 1) await ann.api.send({ path: { id }, body: { client_id: name('k'), body: 'm' } });
-    };
+    const { bob, there, proxy, say } = await scene({ gateway: gateway.url });
     await say(3);
     await until(() => seqs(there).length === 3, 'three');
     const place = bob.state.position;
