@@ -38,6 +38,8 @@ pub struct PostgresOptions {
     pub connections: Option<u32>,
     /// More settings, e.g. `("log_statement", "all")`; they win.
     pub more: Vec<(String, String)>,
+    /// Environment variables for it, e.g. a library that is to be loaded first.
+    pub envs: Vec<(String, String)>,
 }
 
 /// A running private Postgres. Dropping it stops it in the background.
@@ -189,7 +191,7 @@ fn spawn(folder: &Path, program: &Path, user: Option<u32>, port: u16, options: &
         folder: cluster.clone(),
         program: PathBuf::from("sh"),
         args,
-        envs: Vec::new(),
+        envs: options.envs.clone(),
         user,
         stop_signal: if options.throw_away { "QUIT" } else { "INT" },
         stop_within: Duration::from_secs(30),

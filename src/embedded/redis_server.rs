@@ -32,6 +32,8 @@ pub struct RedisOptions {
     pub replica_of: Option<u16>,
     /// More lines of configuration, e.g. `("maxmemory", "10mb")`; they win.
     pub more: Vec<(String, String)>,
+    /// Environment variables for it, e.g. a library that is to be loaded first.
+    pub envs: Vec<(String, String)>,
 }
 
 /// A running private Redis. Dropping it stops it in the background.
@@ -76,7 +78,7 @@ impl RedisServer {
             folder: folder.to_owned(),
             program: program.to_owned(),
             args: vec!["redis.conf".into()],
-            envs: Vec::new(),
+            envs: options.envs.clone(),
             user: None,
             stop_signal: if options.throw_away { "KILL" } else { "TERM" },
             stop_within: Duration::from_secs(20),

@@ -6,6 +6,7 @@
 //! - [`proxy`]: stands before a store and loses questions or answers when told to.
 //! - [`user`], [`client`], [`stream`], [`frames`]: tokens, requests, event streams. They know the contract and nothing of the code.
 //! - [`described`]: holds every answer and every event that a test gets against the OpenAPI document.
+//! - [`store_clock`]: a clock of the stores' own, to step it.
 //! - [`host_application`]: a server that is told and asked, and answers as a test wants it to.
 //! - [`push_service`]: a push service, and browsers that decrypt what it gets.
 //! - [`wait`]: wait for a condition, never for a time.
@@ -26,6 +27,7 @@ pub mod proxy;
 pub mod push_service;
 pub mod servers;
 pub mod standby;
+pub mod store_clock;
 pub mod stores;
 pub mod stream;
 pub mod user;
@@ -37,6 +39,7 @@ pub use host_application::{Call, HostApplication, Reply};
 pub use processes::{Process, ProcessFleet};
 pub use servers::{PrivateRedis, RedisKind, TestDatabase};
 pub use standby::Standby;
+pub use store_clock::StoreClock;
 pub use stores::StorePair;
 pub use stream::{Event, EventStream, StreamRequest};
 pub use user::User;

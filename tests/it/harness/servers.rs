@@ -148,7 +148,7 @@ impl TestDatabase {
     }
 
     async fn copy_of(template: &str) -> Self {
-        let server = POSTGRES.get_or_init(start_postgres).await;
+        let server = POSTGRES.get_or_init(|| start_postgres(Vec::new())).await;
         let mut connection = PgConnection::connect(&server.url("postgres")).await.unwrap();
         let finished = std::mem::take(&mut *FINISHED.lock().unwrap());
         for old in finished {
@@ -163,7 +163,12 @@ impl TestDatabase {
 
     /// Makes one with the migrations applied on a server of its own, which can be halted and stopped without harm to other tests.
     pub async fn on_own_server() -> Self {
-        let server = start_postgres().await;
+        Self::on_own_server_with(Vec::new()).await
+    }
+
+    /// The same on a server with these environment variables.
+    pub async fn on_own_server_with(envs: Vec<(String, String)>) -> Self {
+        let server = start_postgres(envs).await;
         let url = server.url(TEMPLATE);
         Self { name: TEMPLATE.to_owned(), url, server: Some(server) }
     }
@@ -207,9 +212,9 @@ impl Drop for TestDatabase {
     }
 }
 
-async fn start_postgres() -> PostgresServer {
+async fn start_postgres(envs: Vec<(String, String)>) -> PostgresServer {
     let folder = TempFolder::new("test-postgres").unwrap();
-    let options = PostgresOptions { throw_away: true, connections: Some(400), ..PostgresOptions::default() };
+    let options = PostgresOptions { throw_away: true, connections: Some(400), envs, ..PostgresOptions::default() };
     let server = PostgresServer::start(folder.path(), &options).await.unwrap();
     // The folder is removed by the shell that keeps the server: what is static is never dropped.
     std::mem::forget(folder);
