@@ -25,10 +25,16 @@ async fn by_hand(gateway: &LoneGateway, user: &User) -> TcpStream {
 
 /// Reads everything that comes on a socket and takes it out of the chunks; gives the numbers in it when `until` has come.
 async fn numbers_by_hand(socket: &mut TcpStream, until: u64) -> Vec<u64> {
+    numbers_at_a_pace(socket, until, 64 * 1024, Duration::ZERO).await
+}
+
+/// The same, `piece` bytes at most each `pause`.
+async fn numbers_at_a_pace(socket: &mut TcpStream, until: u64, piece: usize, pause: Duration) -> Vec<u64> {
     let (mut raw, mut got, mut reader) = (Vec::new(), Vec::new(), FrameReader::default());
-    let mut buffer = vec![0; 64 * 1024];
+    let mut buffer = vec![0; piece];
     let mut is_past_head = false;
     while got.last() != Some(&until) {
+        tokio::time::sleep(pause).await;
         let count = tokio::time::timeout(PATIENCE, socket.read(&mut buffer)).await.expect("bytes come").unwrap();
         assert!(count > 0, "the stream ended after {:?}", got.last());
         raw.extend_from_slice(&buffer[..count]);
@@ -106,6 +112,24 @@ async fn a_reader_that_takes_nothing_is_cut_after_a_while() {
     // And its socket with it: what the kernel still holds can be read, then there is an end.
     let mut buffer = vec![0; 64 * 1024];
     while tokio::time::timeout(PATIENCE, stuck.read(&mut buffer)).await.expect("an end").unwrap_or(0) > 0 {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_takes_a_little_all_the_time_is_not_cut() {
+    const PIECE: usize = 16 * 1024;
+    let redis = PrivateRedis::start(RedisKind::Single).await;
+    let (gateway, _database) = gateway(&redis, &["--stream-stall-ms", "2500", "--heartbeat-ms", "1000"]).await;
+    let ann = User::new("ann");
+    let mut slow = by_hand(&gateway, &ann).await;
+    eventually("it is open", PATIENCE, async || gateway.hub.count() == 1).await;
+    let mut writer = LogWriter::new(&redis.url(), "ann").await;
+    writer.padding = "x".repeat(4_000);
+    writer.write(160).await;
+    // Many times as fast as a bad line, as the time without a taken byte after which it is cut is a small part of what is usual.
+    let begun = Instant::now();
+    let numbers = numbers_at_a_pace(&mut slow, 160, PIECE, Duration::from_millis(250)).await;
+    assert_eq!(numbers, (1..=160).collect::<Vec<_>>());
+    println!("{:?} at {} KiB/s", begun.elapsed(), 4 * PIECE / 1024);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
