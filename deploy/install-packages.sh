@@ -2,7 +2,7 @@
 # Installs from the system's packages what is missing to build and run seqline: redis-server, Postgres, a C compiler,
 # make, and curl for the lines that are printed.
 # Says what it installs; on a system that it does not know it names the packages and fails. Installs nothing when nothing is missing.
-# With --for-tests also what only tests use: nginx, Chromium, Python with its venv for schemathesis, and Node with npm for the client module.
+# With --for-tests also what only tests use: nginx, PgBouncer, Chromium, Python with its venv for schemathesis, and Node with npm for the client module.
 # Services that the packages bring are not started: seqline runs servers of its own, and whatever already runs here is left alone.
 set -eu
 
@@ -26,6 +26,7 @@ have make || need make
 have curl || need curl
 if [ "${1:-}" = --for-tests ]; then
     have nginx || [ -x /usr/sbin/nginx ] || need nginx
+    have pgbouncer || [ -x /usr/sbin/pgbouncer ] || need pgbouncer
     have node || have nodejs || need nodejs
     have npm || need npm
     have chromium || have chromium-browser || have google-chrome || need chromium

@@ -60,7 +60,7 @@ pub enum StartError {
         error: ArchiveError,
     },
     /// The tables are not there or not ours.
-    #[error("the database is not ready ({0}); run `seqline migrate` first")]
+    #[error("the database is not ready: {0}; `seqline migrate` makes the tables, `seqline doctor` says what else is wrong")]
     Database(ArchiveError),
     /// An address is taken or not ours.
     #[error("{name} {address} cannot be listened on: {error}")]

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection, PgConnection, PgPool, Postgres};
+use sqlx::{Connection, PgConnection, PgPool, Postgres, Row as _};
 
 use super::error::{ArchiveError, Fault};
 use crate::domain::ids::{ConversationId, Millis, UserId};
@@ -99,6 +99,7 @@ impl Archive {
         let options = self.pool.connect_options();
         let migrated = tokio::spawn(async move {
             let mut connection = PgConnection::connect_with(&options).await.map_err(|e| Fault::from(e).into_error("migrate"))?;
+            insist_on_limits(&mut connection).await.map_err(|e| e.into_error("migrate"))?;
             for setting in ["statement_timeout", "lock_timeout"] {
                 let set = sqlx::query("SELECT set_config($1, $2, false)").bind(setting).bind(MIGRATION_MS_MAX);
                 set.execute(&mut connection).await.map_err(|e| Fault::from(e).into_error("migrate"))?;
@@ -146,6 +147,7 @@ impl Archive {
     pub async fn claim_installation(&self, shards: u16, partitions: u16) -> Result<Claim, ArchiveError> {
         self.unit("claim_installation", move |connection| {
             Box::pin(async move {
+                insist_on_limits(connection).await?;
                 sqlx::query("INSERT INTO installation (shards, partitions) VALUES ($1, $2) ON CONFLICT (only_one) DO NOTHING")
                     .bind(i32::from(shards))
                     .bind(i32::from(partitions))
@@ -191,6 +193,15 @@ impl Archive {
         }
         result
     }
+}
+
+/// Refuses a way to Postgres on which what is set for a connection is lost: a pooler's that hands out a connection for each transaction. Limits
+/// on time would not hold there, and prepared statements would be another client's.
+pub(super) async fn insist_on_limits(connection: &mut PgConnection) -> Result<(), Fault> {
+    // As plain text: a prepared statement may be the first thing that such a pooler mixes up.
+    let row = sqlx::raw_sql("SELECT setting FROM pg_settings WHERE name = 'lock_timeout'").fetch_one(connection).await?;
+    let limit: String = row.try_get(0)?;
+    if limit == LOCK_MS_MAX.to_string() { Ok(()) } else { Err(Fault::Pooled) }
 }
 
 enum Attempted {

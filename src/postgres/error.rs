@@ -28,6 +28,10 @@ impl ArchiveError {
     }
 }
 
+/// What is said when the way to Postgres does not keep what is set for a connection.
+const POOLED: &str = "what is set for a connection is lost on the way to Postgres, as with a pooler that hands out a connection for each \
+                      transaction (PgBouncer in transaction mode); name Postgres itself";
+
 /// What went wrong inside a unit of work.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -35,6 +39,8 @@ pub(super) enum Fault {
     Sql(Error),
     /// A number to be stored that no column can hold, or a stored text that no domain type can be.
     Data(&'static str),
+    /// Something on the way drops what is set for a connection.
+    Pooled,
     /// Gave up waiting for rows of another transaction; the same call may succeed later.
     Contended(&'static str),
 }
@@ -62,6 +68,7 @@ impl Fault {
         match self {
             Self::Sql(error) => of_sql(what, &error),
             Self::Data(fault) => ArchiveError::Refused(format!("{what}: {fault}")),
+            Self::Pooled => ArchiveError::Unexpected(format!("{what}: {POOLED}")),
             Self::Contended(fault) => ArchiveError::Unavailable(format!("{what}: {fault}")),
         }
     }
@@ -71,6 +78,10 @@ fn of_sql(what: &str, error: &Error) -> ArchiveError {
     match error {
         Error::Database(database) => {
             let code = database.code().unwrap_or_default();
+            // PgBouncer's words; Postgres itself knows every one that is asked for here.
+            if code == "08P01" && database.message().contains("startup parameter") {
+                return ArchiveError::Unexpected(format!("{what}: {} ({POOLED})", database.message()));
+            }
             let text = match database.constraint() {
                 Some(constraint) => format!("{what}: {code} on {constraint}"),
                 None => format!("{what}: {code} {}", database.message()),

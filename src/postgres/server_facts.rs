@@ -1,6 +1,6 @@
 //! What kind of server the archive is, for `seqline doctor`. Reads settings and nothing of the product.
 
-use super::connection::{Archive, Claim};
+use super::connection::{Archive, Claim, insist_on_limits};
 use super::error::{ArchiveError, Fault};
 
 /// Facts about the server and the installation in it.
@@ -42,6 +42,7 @@ impl Archive {
     pub async fn server_facts(&self) -> Result<ServerFacts, ArchiveError> {
         self.unit("server_facts", |connection| {
             Box::pin(async move {
+                insist_on_limits(connection).await?;
                 let (version, follows, synchronous_standbys, synchronous_commit, standbys, migrated): (i32, bool, String, String, i64, bool) =
                     sqlx::query_as(
                         "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('synchronous_standby_names'),

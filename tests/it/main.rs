@@ -55,6 +55,7 @@ mod openapi;
 mod permissions;
 mod phones;
 mod poll;
+mod poolers;
 mod postgres_archive;
 mod postgres_database;
 mod postgres_faults;
