@@ -239,10 +239,10 @@ impl Connection {
         }
     }
 
-    /// The place from which the task goes on reading; `None` when the stream has ended.
-    pub(super) fn reading_from(&self) -> Option<Position> {
+    /// The place from which the task goes on reading, and how many entries; `None` when the stream has ended.
+    pub(super) fn reading_from(&self) -> Option<(Position, u64)> {
         let state = self.state();
-        (state.mode == Mode::Reading).then(|| state.position())
+        (state.mode == Mode::Reading).then(|| (state.position(), state.page))
     }
 
     /// Says that the task cannot read for the moment (the next heartbeats say so) or can again.
@@ -287,6 +287,7 @@ impl Connection {
                 if whole {
                     state.place = state.place.max(through);
                 }
+                state.pace_pages(whole, count);
                 let at_end = whole && state.place >= last;
                 state.settle(at_end);
             }

@@ -15,8 +15,6 @@ use crate::domain::position::Position;
 use crate::metrics;
 use crate::redis::read_log::read_log;
 
-/// Entries of one page.
-const PAGE_ENTRIES: u64 = 100;
 /// Milliseconds before the first repetition when a store is away; doubled up to the last.
 const RETRY_MS_FIRST: u64 = 100;
 /// Milliseconds between repetitions at most.
@@ -25,12 +23,12 @@ const RETRY_MS_MAX: u64 = 2_000;
 /// Reads, and repeats it until it can be read or the stream has ended: what is missing is never passed over because a store is away.
 pub(super) async fn read_once(hub: Arc<OpenStreams>, connection: Arc<Connection>) {
     let mut wait_ms = RETRY_MS_FIRST;
-    while let Some(place) = connection.reading_from() {
+    while let Some((place, entries)) = connection.reading_from() {
         if Arc::strong_count(&connection) == 1 {
             return;
         }
         let permit = hub.reads.acquire().await;
-        let read = page(&hub, &connection, place).await;
+        let read = page(&hub, &connection, place, entries).await;
         drop(permit);
         match read {
             Some(page) => {
@@ -49,10 +47,10 @@ pub(super) async fn read_once(hub: Arc<OpenStreams>, connection: Arc<Connection>
 }
 
 /// One page as frames; `None` when a store that is needed is away.
-async fn page(hub: &OpenStreams, connection: &Connection, place: Position) -> Option<Page> {
+async fn page(hub: &OpenStreams, connection: &Connection, place: Position, entries: u64) -> Option<Page> {
     metrics::CATCH_UP_READS.add(&[], 1);
     let stores = &hub.stores;
-    let read = match read_log(&stores.link, &stores.keys, &connection.user, Some(place.entry), PAGE_ENTRIES).await {
+    let read = match read_log(&stores.link, &stores.keys, &connection.user, Some(place.entry), entries).await {
         Ok(read) => read,
         Err(error) => {
             tracing::debug!(%error, "a log cannot be read; the stream waits");

@@ -15,6 +15,8 @@ use crate::domain::position::{EntryId, Position};
 const QUEUE_BYTES_MAX: usize = 128 * 1024;
 /// Pieces that wait for a reader at most; a live event has two.
 const QUEUE_PIECES_MAX: usize = 128;
+/// Entries that are read from the log at once: the most, which is also where a connection begins, and the fewest.
+const PAGE_ENTRIES: std::ops::RangeInclusive<u64> = 8..=100;
 /// Conversations whose leaving is remembered at most; what is under way when one is left arrives within moments.
 const LEFT_MAX: usize = 8;
 /// Events without an entry that wait while the log is being read, at most.
@@ -65,6 +67,8 @@ pub(super) struct State {
     left: Vec<(ConversationId, Rev)>,
     /// What came while the log was being read; it is shown when that is done, or never.
     held: Vec<Passing>,
+    /// Entries of the next page.
+    pub(super) page: u64,
 }
 
 impl State {
@@ -84,6 +88,7 @@ impl State {
             waits_for_store: false,
             left: Vec::new(),
             held: Vec::new(),
+            page: *PAGE_ENTRIES.end(),
         }
     }
 
@@ -99,6 +104,13 @@ impl State {
 
     pub(super) fn has_room(&self) -> bool {
         self.queued_bytes < QUEUE_BYTES_MAX && self.queue.len() + 2 <= QUEUE_PIECES_MAX
+    }
+
+    /// After a page of which so many events found room: the next one is about as long as what finds room, as what does not is read in vain
+    /// (a hundred long messages are ten times what may wait).
+    pub(super) fn pace_pages(&mut self, whole: bool, queued: u64) {
+        let next = if whole { self.page * 2 } else { queued + queued / 4 };
+        self.page = next.clamp(*PAGE_ENTRIES.start(), *PAGE_ENTRIES.end());
     }
 
     pub(super) fn position(&self) -> Position {
@@ -201,6 +213,17 @@ mod tests {
         assert_eq!(shown(&state), [b"5", b"6", b"7", b"8", b"9"], "neither the old one, nor those before the leaving, nor too many");
         state.settle(true);
         assert_eq!(state.queue.len(), 5, "once");
+    }
+
+    #[test]
+    fn a_page_is_about_as_long_as_what_finds_room() {
+        let mut state = State::new(Instant::now());
+        let mut after = |whole, queued| {
+            state.pace_pages(whole, queued);
+            state.page
+        };
+        assert_eq!((after(true, 100), after(false, 11), after(false, 0)), (100, 13, 8));
+        assert_eq!((after(true, 8), after(true, 16), after(true, 32), after(true, 64)), (16, 32, 64, 100));
     }
 
     #[test]
