@@ -24,7 +24,7 @@ use crate::redis::stored_form::Unreadable;
 /// First pause before a partition is tried again.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// Longest one.
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Steps of catching up between two looks at the line.
 const STEPS_MAX: u32 = 10;
 

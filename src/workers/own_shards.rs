@@ -147,6 +147,7 @@ impl OwnShards {
 impl Worker for OwnShards {
     const NAME: &'static str = "own_shards";
     const PAUSE: Duration = Duration::from_secs(1);
+    const FAILED_PAUSE_MAX: Duration = Duration::from_secs(1);
 
     async fn run_once(&mut self) -> Result<Next, WorkError> {
         let outcome = self.balance().await;

@@ -7,8 +7,6 @@ use tokio_util::sync::CancellationToken;
 use super::WorkError;
 use crate::metrics;
 
-/// Longest pause after failed rounds.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// What a round under way is given to end by itself when the worker is told to stop.
 const LAST_ROUND_MAX: Duration = Duration::from_secs(2);
 
@@ -28,6 +26,8 @@ pub trait Worker: Send {
     const NAME: &'static str;
     /// The pause between two rounds, up to a tenth shorter or longer so that processes do not march in step.
     const PAUSE: Duration;
+    /// The longest pause after failed rounds. Short for what all others wait for when a store is back.
+    const FAILED_PAUSE_MAX: Duration = Duration::from_secs(5);
 
     /// One round.
     fn run_once(&mut self) -> impl Future<Output = Result<Next, WorkError>> + Send;
@@ -63,7 +63,7 @@ pub async fn repeat<W: Worker>(mut worker: W, stop: CancellationToken) -> W {
                     tracing::warn!(worker = W::NAME, %error, "worker's round failed; it tries again");
                 }
                 failed = failed.saturating_add(1);
-                W::PAUSE.saturating_mul(1 << failed.min(6)).clamp(Duration::from_millis(50), PAUSE_MAX)
+                pause_after::<W>(failed)
             }
         };
         let pause = pause.mul_f64(rand::random_range(0.9..1.1));
@@ -74,4 +74,28 @@ pub async fn repeat<W: Worker>(mut worker: W, stop: CancellationToken) -> W {
         }
     }
     worker
+}
+
+/// The pause after so many rounds that failed one after the other: doubled with each, up to the worker's limit.
+fn pause_after<W: Worker>(failed: u32) -> Duration {
+    W::PAUSE.saturating_mul(1 << failed.min(6)).clamp(Duration::from_millis(50), W::FAILED_PAUSE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dispatch_events::DispatchShard;
+    use super::super::own_shards::OwnShards;
+    use super::super::tend_shards::TendShards;
+    use super::*;
+
+    #[test]
+    fn what_all_wait_for_is_tried_again_within_a_second() {
+        for failed in 1..100 {
+            let pauses = [pause_after::<OwnShards>(failed), pause_after::<TendShards>(failed), pause_after::<DispatchShard>(failed)];
+            assert!(
+                pauses.iter().all(|pause| (Duration::from_millis(50)..=Duration::from_secs(1)).contains(pause)),
+                "{failed}: {pauses:?}"
+            );
+        }
+    }
 }

@@ -69,6 +69,7 @@ impl TendShards {
 impl Worker for TendShards {
     const NAME: &'static str = "tend_shards";
     const PAUSE: Duration = Duration::from_secs(1);
+    const FAILED_PAUSE_MAX: Duration = Duration::from_secs(1);
 
     async fn run_once(&mut self) -> Result<Next, WorkError> {
         let owned = Arc::clone(&*self.owned.borrow());
