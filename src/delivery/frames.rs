@@ -41,6 +41,11 @@ fn json_of(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
+/// In one allocation of just this size: what is formatted piece by piece keeps up to twice of it for as long as it waits for its reader.
+fn exactly(pieces: &[&str]) -> Bytes {
+    Bytes::from(pieces.concat())
+}
+
 fn plain(kind: EventType, data: &str) -> String {
     format!("event: {}\ndata: {data}\n\n", kind.as_str())
 }
@@ -92,13 +97,14 @@ pub fn event_begin(kind: EventType, id: &Position) -> Bytes {
 /// The part of an event's frame that is the same for everybody, from its tail.
 #[must_use]
 pub fn event_end(tail: &str) -> Bytes {
-    Bytes::from(format!("{}\n\n", one_line(tail)))
+    exactly(&[&one_line(tail), "\n\n"])
 }
 
 /// A whole event's frame.
 #[must_use]
 pub fn event(kind: EventType, id: &Position, tail: &str) -> Bytes {
-    Bytes::from(format!("id: {id}\nevent: {}\ndata: {}\n\n", kind.as_str(), one_line(&event_json(&id.to_string(), tail))))
+    let id = id.to_string();
+    exactly(&["id: ", &id, "\nevent: ", kind.as_str(), "\ndata: ", &one_line(&event_json(&id, tail)), "\n\n"])
 }
 
 /// A whole event's frame of what leaves no log entry: without an id in either place, so that nobody's position moves by it.
@@ -166,6 +172,16 @@ mod tests {
         assert_eq!(text.lines().count(), 4, "{text}");
         assert!(text.starts_with("id: abc.12-3\nevent: read.advanced\ndata: {\"id\":\"abc.12-3\",\"type\":\"read.advanced\""), "{text}");
         assert!(text.ends_with("}\n\n"));
+    }
+
+    #[test]
+    fn what_waits_is_no_larger_than_it_is_long() {
+        let id = Position::parse("abc.12-3").unwrap();
+        let tail = format!(",\"data\":{{\"body\":\"{}\"}}}}", "a".repeat(12_000));
+        for frame in [event(EventType::MessageCreated, &id, &tail), event_end(&tail)] {
+            let length = frame.len();
+            assert_eq!(frame.try_into_mut().unwrap().capacity(), length);
+        }
     }
 
     #[test]
