@@ -2,8 +2,10 @@
 
 use seqline::metrics::{Kind, Values, rows};
 
+use reqwest::Method;
+
 use crate::harness::client::pair;
-use crate::harness::{Client, PrivateRedis, Process, RedisKind, TestDatabase, User};
+use crate::harness::{Client, EventStream, PATIENCE, PrivateRedis, Process, RedisKind, StreamRequest, TestDatabase, User};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_stand_at_zero_first_and_labels_stay_bounded() {
@@ -62,4 +64,71 @@ async fn rows_stand_at_zero_first_and_labels_stay_bounded() {
     }
     process.stop().await;
     assert_eq!(process.ended().and_then(|status| status.code()), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_paths_and_ids_make_no_series_of_their_own() {
+    let (redis, database) = (PrivateRedis::start(RedisKind::Single).await, TestDatabase::migrated().await);
+    let mut process = Process::start(&["serve", "--with-worker"], &redis.url(), database.url(), &[]);
+    process.wait_ready().await;
+    let ann = Client::new(process.url(), &User::new("ann")).kept_alive();
+    let ask = async |n: usize| {
+        ann.get(&format!("/wp-admin/{n}")).await.expect(404);
+        ann.request(Method::from_bytes(format!("VERB{n}").as_bytes()).unwrap(), &format!("/v1/{n}/messages"), &[], None).await;
+        ann.get(&format!("/v1/conversations/{n}x")).await;
+        ann.get(&format!("/v1/conversations/{}", pair("ann", &format!("user-{n}")))).await.expect(404);
+    };
+    // Each kind of answer once, so that what it counts is there.
+    ask(0).await;
+    let series = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
+    let before = series(&process.metrics().await);
+    for n in 1..=500 {
+        ask(n).await;
+    }
+    let after = process.metrics().await;
+    assert!(series(&after) < before + 20, "{before} became {}:\n{after}", series(&after));
+    process.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_that_tell_all_hold_no_secret_and_nothing_that_was_said() {
+    let (redis, database) = (PrivateRedis::start(RedisKind::Single).await, TestDatabase::migrated().await);
+    let loud = [("SEQLINE_LOG", "trace")];
+    let mut processes: Vec<Process> =
+        ["serve", "serve", "work"].iter().map(|word| Process::start(&[word], &redis.url(), database.url(), &loud)).collect();
+    for process in &mut processes {
+        process.wait_ready().await;
+    }
+    let (ann, bob) = (User::new("ann"), User::new("bob"));
+    let at: Vec<Client> = processes[..2].iter().map(|process| Client::new(process.url(), &ann)).collect();
+    let made = at[0].post("/v1/events/ticket", &serde_json::json!({})).await.expect(200);
+    let ticket = made.json["ticket"].as_str().unwrap().to_owned();
+    let listen = async |request: StreamRequest| -> EventStream {
+        let mut stream = request.open().await;
+        stream.wait_for("hello", PATIENCE).await;
+        stream
+    };
+    let mut streams = vec![
+        listen(StreamRequest::new(&processes[1].url(), &ann).without_token().with("ticket", &ticket)).await,
+        listen(StreamRequest::new(&processes[0].url(), &bob)).await,
+    ];
+    for one in &at {
+        one.get(&format!("/v1/conversations?token={}", ann.token)).await;
+        let wrong = one.stream().without_token().with("ticket", &format!("{ticket}0")).try_open().await.map(|_| ()).unwrap_err();
+        wrong.expect_problem(401, "unauthenticated");
+        one.send_to_peer("bob", "a-key-of-mine", "a-very-private-word").await;
+    }
+    for stream in &mut streams {
+        assert_eq!(stream.next_message(PATIENCE).await["body"], "a-very-private-word");
+    }
+    for process in &mut processes {
+        process.stop().await;
+        let log = process.log();
+        assert!(log.lines().count() > 20 && log.contains("DEBUG"), "it is not loud: {log}");
+        let secret = ticket.split_once('.').unwrap().1;
+        for leak in [ann.token.as_str(), bob.token.as_str(), &ticket, secret, "a-very-private-word"] {
+            let line = log.lines().find(|line| line.contains(leak));
+            assert!(line.is_none(), "{leak} in {line:?}");
+        }
+    }
 }

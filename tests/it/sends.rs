@@ -35,6 +35,26 @@ on_both! {
         a.send_message(&group, &told("2026-01-01T00:00:05Z")).await.expect(200);
     }
 
+    async fn one_key_with_two_texts_at_once_is_one_message_and_one_conflict(fleet: Fleet) {
+        const KEYS: usize = 50;
+        let ann = User::new("ann");
+        let group = fleet.client(0, &ann).create_group("one", &["bob"]).await;
+        let start = std::sync::Arc::new(tokio::sync::Barrier::new(2 * KEYS));
+        let mut asked = tokio::task::JoinSet::new();
+        for (key, gateway) in (0..KEYS).flat_map(|key| [(key, 0), (key, 1)]) {
+            let (client, group, start) = (fleet.client(gateway, &ann), group.clone(), start.clone());
+            asked.spawn(async move {
+                start.wait().await;
+                (key, client.send(&group, &format!("k-{key}"), &format!("said at {gateway}")).await.status)
+            });
+        }
+        let mut told = asked.join_all().await;
+        told.sort_unstable();
+        let wanted: Vec<(usize, u16)> = (0..KEYS).flat_map(|key| [(key, 201), (key, 409)]).collect();
+        assert_eq!(told, wanted);
+        assert_eq!(fleet.client(1, &ann).whole_history(&group).await.len(), KEYS);
+    }
+
     async fn keys_come_again_in_any_order(fleet: Fleet) {
         let ann = User::new("ann");
         let group = fleet.client(0, &ann).create_group("one", &["bob"]).await;
