@@ -1,5 +1,22 @@
 // Made from the sources by tests/make_types.js; a test compares them.
 /**
+ * A signal that aborts with the first of these. `free` lets go of them; whoever made it calls that when the work is over.
+ * @param {(AbortSignal | undefined | null)[]} signals
+ * @returns {{ signal: AbortSignal, free: () => void }}
+ */
+declare function joined(...signals: (AbortSignal | undefined | null)[]): {
+    signal: AbortSignal;
+    free: () => void;
+};
+/**
+ * What a promise gives, or the signal's reason when that aborts first: for work that does not listen to signals itself.
+ * @template T
+ * @param {Promise<T>} work
+ * @param {AbortSignal | undefined} signal
+ * @returns {Promise<T>}
+ */
+declare function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T>;
+/**
  * Waits; rejects with the signal's reason when that aborts. Leaves no timer behind.
  * @param {number} ms
  * @param {AbortSignal} [signal]
@@ -21,7 +38,7 @@ declare class Backoff {
     attempt: number;
     /**
      * The next wait in milliseconds.
-     * @param {{ atLeastMs?: number }} [floor] what the server asked for; it is waited out in full, and the jitter comes on top
+     * @param {{ atLeastMs?: number }} [floor] what the server asked for; it is waited out, and the jitter comes on top
      */
     next({ atLeastMs }?: {
         atLeastMs?: number;
@@ -40,6 +57,30 @@ declare class Pause {
     /** Ends the wait that is going on, if one is. */
     wake(): void;
     #private;
+}
+/**
+ * Whatever was thrown, as a SeqlineError. An abort stays what it is.
+ * @param {unknown} error
+ */
+declare function asSeqlineError(error: unknown): SeqlineError;
+declare class SeqlineError extends Error {
+    /**
+     * @param {number} status HTTP status; 0 when nothing was answered
+     * @param {string} code one of the contract's, or `network`, `timeout`, `closed`, `answer`
+     * @param {string} message for people
+     * @param {{ retryAfter?: number | null, fields?: string[], cause?: unknown }} [more] `retryAfter` in seconds
+     */
+    constructor(status: number, code: string, message: string, more?: {
+        retryAfter?: number | null;
+        fields?: string[];
+        cause?: unknown;
+    });
+    status: number;
+    code: string;
+    retryAfter: number | null;
+    fields: string[];
+    /** Whether the same request may be answered another time. */
+    get temporary(): boolean;
 }
 type MessageKind = "text" | "image" | "share" | "system";
 type Profile = {
@@ -353,6 +394,133 @@ type ChatEvent = EventOf<"conversation.created", {
     user_id: string;
     typing: boolean;
 }>;
+/** @typedef {import('./shapes.js').Message} Message */
+/** @typedef {import('./shapes.js').MessagePage} MessagePage */
+/** @typedef {{ from: number, to: number, loading: boolean }} Gap both included */
+/**
+ * In events reactions do not say whether one is among them; what was known stays.
+ * @param {import('./shapes.js').Reaction[]} reactions
+ * @param {import('./shapes.js').Reaction[]} [before]
+ */
+declare function withMine(reactions: Reaction[], before?: Reaction[]): {
+    me: boolean;
+    emoji: string;
+    count: number;
+}[];
+declare class Timeline {
+    /** In order, apart from each other, within the window. @type {Gap[]} */
+    gaps: Gap[];
+    from: number;
+    to: number;
+    head: number;
+    loaded: boolean;
+    hasOlder: boolean;
+    atEnd: boolean;
+    get hasNewer(): boolean;
+    /** @param {number} seq */
+    get(seq: number): Message | undefined;
+    /** In ascending seq. */
+    get messages(): Message[];
+    /**
+     * Begins anew with a page.
+     * @param {MessagePage} page
+     */
+    reset(page: MessagePage): void;
+    /**
+     * @param {MessagePage} page what was asked with `before` = the window's begin
+     * @param {number} before
+     */
+    addOlder(page: MessagePage, before: number): void;
+    /**
+     * @param {MessagePage} page what was asked with `after` = the window's end
+     * @param {number} after
+     */
+    addNewer(page: MessagePage, after: number): void;
+    /**
+     * @param {MessagePage} page what was asked with this `after`; it answers for every seq from there to its last, or to the head
+     * @param {number} after
+     */
+    fill(page: MessagePage, after: number): void;
+    /**
+     * The conversation goes to this seq at least: a window at the end goes there too, with a gap for what is missing.
+     * @param {number} head
+     */
+    reach(head: number): void;
+    /**
+     * A message as it is now. Older than what is held, or outside of the window: nothing.
+     * @param {Message} message
+     * @returns {boolean} whether anything changed
+     */
+    apply(message: Message): boolean;
+    /**
+     * A message got another seq; what stands at the old one comes by itself, or is asked for.
+     * @param {number} oldSeq
+     * @param {Message} message
+     */
+    resequence(oldSeq: number, message: Message): void;
+    /**
+     * @param {number} seq
+     * @param {number} rev
+     * @param {import('./shapes.js').Reaction[]} reactions
+     */
+    react(seq: number, rev: number, reactions: Reaction[]): boolean;
+    /**
+     * Seqs that will never hold a message.
+     * @param {import('./shapes.js').SeqRange[]} voids
+     */
+    skip(voids: SeqRange[]): void;
+    /**
+     * Nothing up to this seq is there any more.
+     * @param {number} seq
+     */
+    clearTo(seq: number): void;
+    /** Everything in it is asked for again: it lies too far back for what changed to be told. */
+    forget(): void;
+    #private;
+}
+/**
+ * both included
+ */
+type Gap = {
+    from: number;
+    to: number;
+    loading: boolean;
+};
+/**
+ * Work that is tried until it is done or refused for good.
+ * @template T
+ * @param {(signal: AbortSignal) => Promise<T>} work
+ * @param {AbortSignal} signal
+ * @param {{ refused?: (error: unknown) => void }} [how] `refused`: for what a gateway refuses nobody. Whoever refused it is told of here, and asked again
+ * @returns {Promise<T>}
+ */
+declare function insist<T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal, { refused }?: {
+    refused?: (error: unknown) => void;
+}): Promise<T>;
+declare class GapFiller {
+    /**
+     * @param {import('./timeline.js').Timeline} timeline
+     * @param {{ read: (query: { after: number, limit: number }, signal: AbortSignal) => Promise<import('./shapes.js').MessagePage>, onChange: () => void, signal: AbortSignal }} options
+     */
+    constructor(timeline: Timeline, { read, onChange, signal }: {
+        read: (query: {
+            after: number;
+            limit: number;
+        }, signal: AbortSignal) => Promise<MessagePage>;
+        onChange: () => void;
+        signal: AbortSignal;
+    });
+    timeline: Timeline;
+    read: (query: {
+        after: number;
+        limit: number;
+    }, signal: AbortSignal) => Promise<MessagePage>;
+    onChange: () => void;
+    signal: AbortSignal;
+    /** Looks after the gaps that there are. */
+    look(): void;
+    #private;
+}
 /** @typedef {keyof typeof ROUTES} RouteName */
 /** @typedef {keyof typeof ERROR_CODES} ErrorCode */
 /** @typedef {{ limit?: number, cursor?: string }} Paging */
@@ -799,154 +967,6 @@ type Badge = {
     conversations: number;
 };
 /**
- * Whatever was thrown, as a SeqlineError. An abort stays what it is.
- * @param {unknown} error
- */
-declare function asSeqlineError(error: unknown): SeqlineError;
-declare class SeqlineError extends Error {
-    /**
-     * @param {number} status HTTP status; 0 when nothing was answered
-     * @param {string} code one of the contract's, or `network`, `timeout`, `closed`, `answer`
-     * @param {string} message for people
-     * @param {{ retryAfter?: number | null, fields?: string[], cause?: unknown }} [more] `retryAfter` in seconds
-     */
-    constructor(status: number, code: string, message: string, more?: {
-        retryAfter?: number | null;
-        fields?: string[];
-        cause?: unknown;
-    });
-    status: number;
-    code: string;
-    retryAfter: number | null;
-    fields: string[];
-    /** Whether the same request may be answered another time. */
-    get temporary(): boolean;
-}
-/** @typedef {import('./shapes.js').Message} Message */
-/** @typedef {import('./shapes.js').MessagePage} MessagePage */
-/** @typedef {{ from: number, to: number, loading: boolean }} Gap both included */
-/**
- * In events reactions do not say whether one is among them; what was known stays.
- * @param {import('./shapes.js').Reaction[]} reactions
- * @param {import('./shapes.js').Reaction[]} [before]
- */
-declare function withMine(reactions: Reaction[], before?: Reaction[]): {
-    me: boolean;
-    emoji: string;
-    count: number;
-}[];
-declare class Timeline {
-    /** In order, apart from each other, within the window. @type {Gap[]} */
-    gaps: Gap[];
-    from: number;
-    to: number;
-    head: number;
-    loaded: boolean;
-    hasOlder: boolean;
-    atEnd: boolean;
-    get hasNewer(): boolean;
-    /** @param {number} seq */
-    get(seq: number): Message | undefined;
-    /** In ascending seq. */
-    get messages(): Message[];
-    /**
-     * Begins anew with a page.
-     * @param {MessagePage} page
-     */
-    reset(page: MessagePage): void;
-    /**
-     * @param {MessagePage} page what was asked with `before` = the window's begin
-     * @param {number} before
-     */
-    addOlder(page: MessagePage, before: number): void;
-    /**
-     * @param {MessagePage} page what was asked with `after` = the window's end
-     * @param {number} after
-     */
-    addNewer(page: MessagePage, after: number): void;
-    /**
-     * @param {MessagePage} page what was asked with this `after`; it answers for every seq from there to its last, or to the head
-     * @param {number} after
-     */
-    fill(page: MessagePage, after: number): void;
-    /**
-     * The conversation goes to this seq at least: a window at the end goes there too, with a gap for what is missing.
-     * @param {number} head
-     */
-    reach(head: number): void;
-    /**
-     * A message as it is now. Older than what is held, or outside of the window: nothing.
-     * @param {Message} message
-     * @returns {boolean} whether anything changed
-     */
-    apply(message: Message): boolean;
-    /**
-     * A message got another seq; what stands at the old one comes by itself, or is asked for.
-     * @param {number} oldSeq
-     * @param {Message} message
-     */
-    resequence(oldSeq: number, message: Message): void;
-    /**
-     * @param {number} seq
-     * @param {number} rev
-     * @param {import('./shapes.js').Reaction[]} reactions
-     */
-    react(seq: number, rev: number, reactions: Reaction[]): boolean;
-    /**
-     * Seqs that will never hold a message.
-     * @param {import('./shapes.js').SeqRange[]} voids
-     */
-    skip(voids: SeqRange[]): void;
-    /**
-     * Nothing up to this seq is there any more.
-     * @param {number} seq
-     */
-    clearTo(seq: number): void;
-    /** Everything in it is asked for again: it lies too far back for what changed to be told. */
-    forget(): void;
-    #private;
-}
-/**
- * both included
- */
-type Gap = {
-    from: number;
-    to: number;
-    loading: boolean;
-};
-/**
- * Work that is tried until it is done or refused for good.
- * @template T
- * @param {(signal: AbortSignal) => Promise<T>} work
- * @param {AbortSignal} signal
- * @returns {Promise<T>}
- */
-declare function insist<T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T>;
-declare class GapFiller {
-    /**
-     * @param {import('./timeline.js').Timeline} timeline
-     * @param {{ read: (query: { after: number, limit: number }, signal: AbortSignal) => Promise<import('./shapes.js').MessagePage>, onChange: () => void, signal: AbortSignal }} options
-     */
-    constructor(timeline: Timeline, { read, onChange, signal }: {
-        read: (query: {
-            after: number;
-            limit: number;
-        }, signal: AbortSignal) => Promise<MessagePage>;
-        onChange: () => void;
-        signal: AbortSignal;
-    });
-    timeline: Timeline;
-    read: (query: {
-        after: number;
-        limit: number;
-    }, signal: AbortSignal) => Promise<MessagePage>;
-    onChange: () => void;
-    signal: AbortSignal;
-    /** Looks after the gaps that there are. */
-    look(): void;
-    #private;
-}
-/**
  * A new UUIDv7.
  * @param {number} [now] milliseconds since 1970
  */
@@ -1390,17 +1410,26 @@ declare function retryAfterMs(headers: Headers): number | null;
 declare function errorOf(response: Response): Promise<SeqlineError>;
 /** The token of now, asked for once however many need it. */
 declare class TokenHolder {
-    /** @param {GetToken} getToken */
-    constructor(getToken: GetToken);
+    /**
+     * @param {GetToken} getToken
+     * @param {{ signal?: AbortSignal, withinMs?: number }} [options] `signal` ends everything
+     */
+    constructor(getToken: GetToken, { signal, withinMs }?: {
+        signal?: AbortSignal;
+        withinMs?: number;
+    });
     /** @type {string | null} */
     token: string | null;
     getToken: GetToken;
+    signal: AbortSignal | undefined;
+    withinMs: number;
     /**
      * The token; a new one when the one of now is the one that was rejected.
      * @param {string | null} [rejected]
+     * @param {AbortSignal} [signal] ends the waiting of this one caller
      * @returns {Promise<string>}
      */
-    get(rejected?: string | null): Promise<string>;
+    get(rejected?: string | null, signal?: AbortSignal): Promise<string>;
     #private;
 }
 declare class Requests {
@@ -1532,6 +1561,7 @@ declare class EventStream {
     onFrame: (frame: Frame) => void;
     onState: (state: StreamState) => void;
     backoff: Backoff;
+    farewells: Backoff;
     random: () => number;
     /** Milliseconds since something was last heard. */
     get silentFor(): number;
@@ -1583,7 +1613,10 @@ declare function eventSourceTransport(requests: Requests, api: Api, { Source, si
  */
 /** @typedef {import('./shapes.js').ChatEvent | { type: 'resync', data: { reason: string } }} RawEvent */
 declare class Listeners {
+    /** @param {((error: unknown) => void) | undefined} [onError] hears of errors beside those who listen to them */
+    constructor(onError?: ((error: unknown) => void) | undefined);
     closed: boolean;
+    onError: ((error: unknown) => void) | undefined;
     /**
      * @template {keyof Happenings} K
      * @param {K} name
@@ -1597,6 +1630,11 @@ declare class Listeners {
      * @param {Happenings[K]} what
      */
     tell<K extends keyof Happenings>(name: K, what: Happenings[K]): void;
+    /**
+     * Something went wrong.
+     * @param {unknown} error
+     */
+    fault(error: unknown): void;
     /**
      * @template {keyof Happenings} K
      * @param {K} name

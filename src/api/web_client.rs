@@ -96,6 +96,7 @@ pub const FILES: &[WebFile] = files! {
     "/client/push.js" => "client/push.js",
     "/client/read_marks.js" => "client/read_marks.js",
     "/client/requests.js" => "client/requests.js",
+    "/client/signals.js" => "client/signals.js",
     "/client/sse_parser.js" => "client/sse_parser.js",
     "/client/store.js" => "client/store.js",
     "/client/tabs.js" => "client/tabs.js",

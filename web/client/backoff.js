@@ -1,4 +1,8 @@
 // How long to wait before another try: full jitter below a ceiling that doubles, without an end to the tries.
+import { joined } from './signals.js';
+
+/** What a server asks for is waited out up to this, in milliseconds: a slip in a header must not silence somebody for days (nor, past 2^31, not at all). */
+const ASKED_MS_MAX = 600_000;
 
 export class Backoff {
     /**
@@ -13,12 +17,12 @@ export class Backoff {
 
     /**
      * The next wait in milliseconds.
-     * @param {{ atLeastMs?: number }} [floor] what the server asked for; it is waited out in full, and the jitter comes on top
+     * @param {{ atLeastMs?: number }} [floor] what the server asked for; it is waited out, and the jitter comes on top
      */
     next({ atLeastMs = 0 } = {}) {
         const ceiling = Math.min(this.capMs, this.baseMs * 2 ** Math.min(this.attempt, 30));
         this.attempt += 1;
-        return Math.round(atLeastMs + this.random() * ceiling);
+        return Math.round(Math.min(ASKED_MS_MAX, atLeastMs) + this.random() * ceiling);
     }
 
     reset() {
@@ -61,12 +65,14 @@ export class Pause {
      */
     async wait(ms, signal) {
         const cut = new AbortController();
+        const either = joined(signal, cut.signal);
         this.#wake = () => cut.abort();
         try {
-            await sleep(ms, AbortSignal.any([signal, cut.signal]));
+            await sleep(ms, either.signal);
         } catch (error) {
             if (signal.aborted) throw error;
         } finally {
+            either.free();
             this.#wake = null;
         }
     }

@@ -1,5 +1,6 @@
 // How much is unread, muted conversations left out. What events tell counts at once; the server's own count follows and wins.
 import { sleep } from './backoff.js';
+import { insist } from './gap_filler.js';
 
 /** Milliseconds after a change before the server is asked, so that a burst is one question. */
 const ASK_AFTER_MS = 1_000;
@@ -62,7 +63,7 @@ export class BadgeCount {
                 do {
                     await sleep(afterMs, this.signal);
                     this.#again = false;
-                    const totals = await this.api.getUnread({ signal: this.signal });
+                    const totals = await insist((signal) => this.api.getUnread({ signal }), this.signal);
                     this.#known = true;
                     if (!this.#again) this.#set(totals.total, totals.conversations);
                 } while (this.#again);

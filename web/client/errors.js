@@ -1,5 +1,11 @@
 // What goes wrong, as one class.
 
+/**
+ * What somebody between us and a gateway answers is about the way and not about what was asked for (a hotel's sign-in page, a proxy whose
+ * gateways are just being moved): it ends when the way is open again. These are about the request itself.
+ */
+const ABOUT_THE_REQUEST = [400, 401, 405, 411, 413, 414, 415, 431];
+
 export class SeqlineError extends Error {
     /**
      * @param {number} status HTTP status; 0 when nothing was answered
@@ -18,7 +24,9 @@ export class SeqlineError extends Error {
 
     /** Whether the same request may be answered another time. */
     get temporary() {
-        return this.status === 0 ? this.code !== 'closed' : this.status >= 500 || this.status === 429 || this.status === 408;
+        if (this.status === 0) return this.code !== 'closed';
+        if (this.status >= 500 || [408, 425, 429].includes(this.status)) return true;
+        return this.code === 'answer' && !ABOUT_THE_REQUEST.includes(this.status);
     }
 }
 

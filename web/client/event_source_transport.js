@@ -50,7 +50,8 @@ export function eventSourceTransport(requests, api, { Source = globalThis.EventS
                     const { data, lastEventId } = /** @type {MessageEvent} */ (event);
                     /** @type {import('./sse_parser.js').SseBlock} */
                     const block = { event: name, data, hasData: true };
-                    if (lastEventId !== '') block.id = at = lastEventId;
+                    // What has no id of its own comes with that of the event before it.
+                    if (lastEventId !== '' && lastEventId !== at) block.id = at = lastEventId;
                     onBlock(block);
                 });
             }

@@ -1,6 +1,7 @@
 // The stream of one user, kept alive: opened, watched, opened again from the place where it stood, for as long as it is wanted.
 import { Backoff, Pause } from './backoff.js';
 import { asSeqlineError } from './errors.js';
+import { joined } from './signals.js';
 
 /** @typedef {'connecting' | 'live' | 'recovering' | 'waiting' | 'signed-out' | 'stopped'} Phase */
 /** @typedef {{ phase: Phase, attempt: number, retryAt: number | null, reason: string | null }} StreamState */
@@ -10,6 +11,10 @@ import { asSeqlineError } from './errors.js';
 const CAP_MS = 30_000;
 /** Longest wait while nobody is signed in. */
 const SIGNED_OUT_MS = 60_000;
+/** Longest wait after an end that was announced, in milliseconds: all streams of a gateway that leaves end in one moment, and all come back. */
+const FAREWELL_MS = 1_000;
+/** A stream that was announced to end before it lived so long is no reason to hurry, in milliseconds. */
+const SETTLED_MS = 10_000;
 
 export class EventStream {
     /** @type {AbortController | null} */
@@ -42,6 +47,7 @@ export class EventStream {
         this.onFrame = onFrame;
         this.onState = onState;
         this.backoff = new Backoff({ capMs: CAP_MS, random });
+        this.farewells = new Backoff({ baseMs: FAREWELL_MS, capMs: CAP_MS, random });
         this.random = random;
     }
 
@@ -80,11 +86,14 @@ export class EventStream {
      */
     async #once(outer) {
         const connection = (this.#connection = new AbortController());
-        const signal = AbortSignal.any([outer, connection.signal]);
+        const both = joined(outer, connection.signal);
+        const { signal } = both;
         this.onState({ phase: 'connecting', attempt: this.backoff.attempt, retryAt: null, reason: null });
         /** Why the server said that it ends. @type {string | null} */
         let farewell = null;
-        let live = false;
+        /** When it was live. @type {number | null} */
+        let since = null;
+        let token = this.tokens.token;
         /** @type {ReturnType<typeof setTimeout> | null} */
         let dog = null;
         const onLife = () => {
@@ -101,15 +110,16 @@ export class EventStream {
                     if (signal.aborted) return;
                     if (block.retry !== undefined) this.#retryMs = block.retry;
                     if (['goodbye', 'token_expired', 'unavailable'].includes(block.event)) farewell = block.event;
-                    if (block.event === 'hello' && !live) {
-                        live = true;
+                    if (block.event === 'hello' && since === null) {
+                        since = performance.now();
+                        token = this.tokens.token;
                         this.backoff.reset();
                         this.onState({ phase: 'live', attempt: 0, retryAt: null, reason: null });
                     }
                     this.#hand(block);
                 },
             });
-            return await this.#ended(farewell, live);
+            return await this.#ended(farewell, { since, token });
         } catch (error) {
             if (outer.aborted) return { wait: 0, phase: 'stopped', reason: 'stopped' };
             if (connection.signal.aborted) return { wait: this.#hurry ? 0 : this.#next(), phase: 'waiting', reason: String(connection.signal.reason?.message) };
@@ -117,14 +127,17 @@ export class EventStream {
         } finally {
             if (dog !== null) clearTimeout(dog);
             connection.abort();
+            both.free();
             this.#connection = null;
         }
     }
 
     /** @param {import('./sse_parser.js').SseBlock} block */
     #hand(block) {
+        // An empty id would send us to the end of the log, past what was missed.
+        const id = block.id || null;
         if (!block.hasData) {
-            if (block.id !== undefined) this.onFrame({ kind: 'place', id: block.id });
+            if (id !== null) this.onFrame({ kind: 'place', id });
             return;
         }
         let data;
@@ -133,19 +146,25 @@ export class EventStream {
         } catch {
             data = null;
         }
-        this.onFrame({ kind: 'event', name: block.event, id: block.id ?? null, data });
+        this.onFrame({ kind: 'event', name: block.event, id, data });
     }
 
     /**
+     * Announced, it comes back soon: at once with a new token, after a moment from a gateway that leaves. Its `retry:` is for what is cut off.
      * @param {string | null} farewell
-     * @param {boolean} live
+     * @param {{ since: number | null, token: string | null }} stream when it was live, and by which token
      * @returns {Promise<{ wait: number, phase: Phase, reason: string }>}
      */
-    async #ended(farewell, live) {
-        if (farewell === 'token_expired') {
-            await this.tokens.get(this.tokens.token);
-            return { wait: live ? 0 : this.#next(), phase: 'waiting', reason: farewell };
+    async #ended(farewell, { since, token }) {
+        if (since !== null && (farewell === 'token_expired' || farewell === 'goodbye')) {
+            if (farewell === 'token_expired') await this.tokens.get(token);
+            this.#retryMs = null;
+            if (performance.now() - since >= SETTLED_MS) this.farewells.reset();
+            const atOnce = farewell === 'token_expired' && this.farewells.attempt === 0;
+            const wait = this.farewells.next();
+            return { wait: atOnce ? 0 : wait, phase: 'waiting', reason: farewell };
         }
+        if (farewell === 'token_expired') await this.tokens.get(token);
         return { wait: this.#next(), phase: 'waiting', reason: farewell ?? 'cut' };
     }
 

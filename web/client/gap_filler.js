@@ -12,16 +12,21 @@ const PAGE = 200;
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} work
  * @param {AbortSignal} signal
+ * @param {{ refused?: (error: unknown) => void }} [how] `refused`: for what a gateway refuses nobody. Whoever refused it is told of here, and asked again
  * @returns {Promise<T>}
  */
-export async function insist(work, signal) {
+export async function insist(work, signal, { refused } = {}) {
     const backoff = new Backoff({ capMs: 15_000 });
     for (;;) {
         try {
             return await work(signal);
         } catch (thrown) {
             const error = asSeqlineError(thrown);
-            if (signal.aborted || !(error.temporary || error.status === 401)) throw thrown;
+            if (signal.aborted) throw thrown;
+            if (!error.temporary && error.status !== 401) {
+                if (!refused) throw thrown;
+                refused(error);
+            }
             await sleep(backoff.next({ atLeastMs: (error.retryAfter ?? 0) * 1000 }), signal);
         }
     }
@@ -45,7 +50,11 @@ export class GapFiller {
     look() {
         if (this.#busy || this.timeline.gaps.length === 0 || this.signal.aborted) return;
         this.#busy = true;
-        void this.#fill().catch(() => undefined).finally(() => {
+        const refused = () => {
+            for (const gap of this.timeline.gaps) gap.loading = false;
+            this.onChange();
+        };
+        void this.#fill().catch(refused).finally(() => {
             this.#busy = false;
         });
     }
@@ -61,9 +70,11 @@ export class GapFiller {
             const page = await insist((signal) => this.read({ after, limit: Math.min(PAGE, Math.max(1, gap.to - gap.from + 1)) }, signal), this.signal);
             this.timeline.fill(page, after);
             this.timeline.skip(page.voids);
+            const next = this.timeline.gaps[0];
             // What the server does not count up to cannot be filled yet; an event or a recovery brings it.
-            if (page.items.length === 0 && page.head_seq < gap.from) {
-                gap.loading = false;
+            if (next?.from === gap.from) {
+                next.loading = false;
+                this.onChange();
                 return;
             }
             this.onChange();

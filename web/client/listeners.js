@@ -26,6 +26,11 @@ export class Listeners {
     #ends = new Set();
     closed = false;
 
+    /** @param {((error: unknown) => void) | undefined} [onError] hears of errors beside those who listen to them */
+    constructor(onError) {
+        this.onError = onError;
+    }
+
     /**
      * @template {keyof Happenings} K
      * @param {K} name
@@ -52,10 +57,22 @@ export class Listeners {
                 callback(what);
             } catch (error) {
                 // One listener's fault is not the others', nor the stream's.
-                queueMicrotask(() => {
-                    throw error;
-                });
+                if (name === 'error' || (!this.onError && !this.#callbacks.get('error')?.size)) unheard(error);
+                else this.fault(error);
             }
+        }
+    }
+
+    /**
+     * Something went wrong.
+     * @param {unknown} error
+     */
+    fault(error) {
+        this.tell('error', error);
+        try {
+            this.onError?.(error);
+        } catch (thrown) {
+            unheard(thrown);
         }
     }
 
@@ -95,6 +112,7 @@ export class Listeners {
         });
         const end = () => {
             over = true;
+            off();
             wake();
         };
         signal?.addEventListener('abort', end, { once: true });
@@ -121,6 +139,16 @@ export class Listeners {
         this.#callbacks.clear();
         for (const end of [...this.#ends]) end();
     }
+}
+
+/**
+ * A fault that nobody hears is thrown where nobody catches it, so that it is seen.
+ * @param {unknown} error
+ */
+function unheard(error) {
+    queueMicrotask(() => {
+        throw error;
+    });
 }
 
 /** What is thrown at those who go on using what was closed. */

@@ -44,14 +44,17 @@ export class MediaStore {
      * @returns {Promise<any>}
      */
     async #withProgress(url, blob, onProgress, signal, rejected = null) {
-        const token = await this.requests.tokens.get(rejected);
+        const token = await this.requests.tokens.get(rejected, signal);
+        signal.throwIfAborted();
+        onProgress(0);
         const { status, text, headers } = await new Promise((resolve, reject) => {
             const request = new XMLHttpRequest();
             const stop = () => request.abort();
             request.open('POST', url);
             request.setRequestHeader('Authorization', `Bearer ${token}`);
             request.setRequestHeader('Content-Type', blob.type);
-            request.upload.onprogress = (event) => onProgress(event.total > 0 ? event.loaded / event.total : 0);
+            // Sent is not taken: all of it is said when the gateway has answered.
+            request.upload.onprogress = (event) => onProgress(Math.min(0.99, event.loaded / Math.max(1, event.total, blob.size)));
             request.onload = () => resolve({ status: request.status, text: request.responseText, headers: { 'Retry-After': request.getResponseHeader('Retry-After') ?? '' } });
             request.onerror = () => reject(new SeqlineError(0, 'network', 'the upload was cut off'));
             request.onabort = () => reject(signal.reason);
@@ -80,7 +83,10 @@ export class MediaStore {
         const loading = this.requests.within(DEADLINE_MS, undefined, async (signal) => {
             const response = await this.requests.send(this.requests.url(fillPath(ROUTES.getMedia[1], { id })), { method: 'GET', headers: { Accept: 'image/*' }, signal });
             if (!response.ok) throw await errorOf(response);
-            return URL.createObjectURL(await response.blob());
+            const blob = await response.blob();
+            // What somebody in between answers instead must not be shown, and kept, in its place.
+            if (!blob.type.startsWith('image/')) throw new SeqlineError(0, 'answer', 'the answer is not a picture');
+            return URL.createObjectURL(blob);
         });
         this.#urls.set(id, loading);
         // A failure is not kept: the next who asks tries again.

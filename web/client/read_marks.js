@@ -62,9 +62,14 @@ export class ReadMarks {
                     backoff.reset();
                     this.known(conversationId, Math.max(seq, position.read_seq));
                     this.onMoved(conversationId, position);
-                } catch (error) {
-                    if (!asSeqlineError(error).temporary) return;
-                    await sleep(backoff.next(), this.signal);
+                } catch (thrown) {
+                    const error = asSeqlineError(thrown);
+                    if (!error.temporary && error.status !== 401) {
+                        // Refused. It may be said again: who was let in anew sees the same messages again.
+                        this.#seen.delete(conversationId);
+                        return;
+                    }
+                    await sleep(backoff.next({ atLeastMs: (error.retryAfter ?? 0) * 1000 }), this.signal);
                 }
             }
         } catch {

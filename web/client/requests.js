@@ -1,10 +1,14 @@
 // Requests with the token, a deadline, and one renewal of a token that has expired.
 import { SeqlineError } from './errors.js';
+import { joined, unlessAborted } from './signals.js';
 
 /** @typedef {(asked: { rejected: string | null, signal?: AbortSignal }) => Promise<string> | string} GetToken */
 
 /** Longest wait for an answer, in milliseconds. */
 const DEADLINE_MS = 20_000;
+
+/** Longest wait for a token, in milliseconds; then it is asked for anew. */
+const TOKEN_MS = 20_000;
 
 /** The token of now, asked for once however many need it. */
 export class TokenHolder {
@@ -12,30 +16,48 @@ export class TokenHolder {
     #asking = null;
     /** @type {string | null} */
     token = null;
+    /** Whose connection this is, from the first token on. @type {string | null} */
+    #subject = null;
 
-    /** @param {GetToken} getToken */
-    constructor(getToken) {
+    /**
+     * @param {GetToken} getToken
+     * @param {{ signal?: AbortSignal, withinMs?: number }} [options] `signal` ends everything
+     */
+    constructor(getToken, { signal, withinMs = TOKEN_MS } = {}) {
         this.getToken = getToken;
+        this.signal = signal;
+        this.withinMs = withinMs;
     }
 
     /**
      * The token; a new one when the one of now is the one that was rejected.
      * @param {string | null} [rejected]
+     * @param {AbortSignal} [signal] ends the waiting of this one caller
      * @returns {Promise<string>}
      */
-    async get(rejected = null) {
+    async get(rejected = null, signal) {
         if (this.token !== null && this.token !== rejected) return this.token;
-        this.#asking ??= (async () => {
-            try {
-                const token = await this.getToken({ rejected });
-                if (typeof token !== 'string' || token === '') throw new SeqlineError(401, 'unauthenticated', 'getToken gave no token');
-                this.token = token;
-                return token;
-            } finally {
-                this.#asking = null;
-            }
-        })();
-        return this.#asking;
+        this.#asking ??= this.#ask(rejected).finally(() => (this.#asking = null));
+        return unlessAborted(this.#asking, signal);
+    }
+
+    /** @param {string | null} rejected */
+    async #ask(rejected) {
+        const late = new AbortController();
+        const timer = setTimeout(() => late.abort(new SeqlineError(0, 'timeout', `getToken gave nothing within ${this.withinMs} ms`)), this.withinMs);
+        const ending = joined(this.signal, late.signal);
+        try {
+            const token = await unlessAborted(Promise.resolve(this.getToken({ rejected, signal: ending.signal })), ending.signal);
+            if (typeof token !== 'string' || token === '') throw new SeqlineError(401, 'unauthenticated', 'getToken gave no token');
+            // Somebody else has signed in: nothing of this connection (its place, what it has to send) is theirs.
+            const subject = subjectOf(token);
+            if (this.#subject !== null && subject !== this.#subject) throw new SeqlineError(401, 'unauthenticated', 'getToken gave a token of somebody else');
+            this.#subject = subject;
+            return (this.token = token);
+        } finally {
+            clearTimeout(timer);
+            ending.free();
+        }
     }
 }
 
@@ -150,7 +172,7 @@ export class Requests {
      */
     async send(url, init) {
         for (let rejected = null; ; ) {
-            const token = await this.tokens.get(rejected);
+            const token = await this.tokens.get(rejected, init.signal ?? undefined);
             /** @type {Record<string, string>} */
             const headers = { Authorization: `Bearer ${token}`, .../** @type {Record<string, string>} */ (init.headers) };
             if (this.locale) headers['Accept-Language'] = this.locale;
@@ -173,9 +195,9 @@ export class Requests {
     async within(deadlineMs, signal, work) {
         const late = new AbortController();
         const timer = setTimeout(() => late.abort(), deadlineMs);
-        const ending = AbortSignal.any(signal ? [late.signal, this.signal, signal] : [late.signal, this.signal]);
+        const ending = joined(late.signal, this.signal, signal);
         try {
-            return await work(ending);
+            return await unlessAborted(work(ending.signal), ending.signal);
         } catch (error) {
             if (signal?.aborted) throw signal.reason;
             if (this.signal.aborted) throw new SeqlineError(0, 'closed', 'the connection was closed');
@@ -184,6 +206,7 @@ export class Requests {
             throw new SeqlineError(0, 'network', error instanceof Error ? error.message : String(error), { cause: error });
         } finally {
             clearTimeout(timer);
+            ending.free();
         }
     }
 }
