@@ -1029,6 +1029,11 @@ type Store = {
  * @property {string} at when it was written, RFC 3339
  * @property {number} order place in its line
  */
+/**
+ * @param {import('./conversation.js').Words} words
+ * @returns {Draft}
+ */
+declare function draftOf({ body, kind, media, replyTo, share, mentions, peer }: Words): Draft;
 declare class Outbox {
     /**
      * @param {object} options
@@ -1088,11 +1093,15 @@ declare class Outbox {
     confirm(clientId: string | null | undefined): void;
     /** Tries at once what waits for its next try. */
     wake(): void;
+    /** Whether this page is the one that sends. */
+    get running(): boolean;
     /**
      * Sends until the signal aborts. Only one tab of a user may.
      * @param {AbortSignal} signal
      */
     run(signal: AbortSignal): Promise<void>;
+    /** Resolves when all that was to be written down is. */
+    settle(): Promise<void>;
     #private;
 }
 type Draft = {
@@ -1171,7 +1180,7 @@ declare class Conversation {
      * @param {Words} words
      * @returns {string} the key of what was written
      */
-    send({ body, kind, media, replyTo, share, mentions, peer }: Words): string;
+    send(words: Words): string;
     /** @param {string} clientId */
     retry(clientId: string): void;
     /** @param {string} clientId */
@@ -1199,7 +1208,8 @@ declare class Conversation {
      */
     react(seq: number, emoji: string, on: boolean, options?: Waiting): Promise<ReactionsOfMessage>;
     /**
-     * A message is in view. On a hidden page this does nothing; say it again when the page is seen.
+     * A message is in view, the lowest one if there are several. It stays in the window even when so much has changed that the window is read
+     * anew. On a hidden page nothing is marked as read by this; say it again when the page is seen.
      * @param {number} seq
      */
     seen(seq: number): void;
@@ -1240,6 +1250,8 @@ declare class Conversation {
     readers(seq: number, options?: Waiting): Promise<ReaderList>;
     /** @param {import('./shapes.js').ChatEvent} event */
     apply(event: ChatEvent): void;
+    /** The stream has passed over something: whatever comes after it, the window is whole only up to here until it is caught up. */
+    fallBehind(): void;
     /**
      * After the stream could not tell everything: what changed since is asked for, until it is known.
      * @param {AbortSignal} signal
@@ -1323,8 +1335,10 @@ declare class ConversationList {
     known(id: string): ConversationInfo | undefined;
     /** The order or somebody's typing changed. */
     touch(): void;
+    /** The stream has passed over something. What is known is replaced by what the server says from now on, however new it looks. */
+    fallBehind(): void;
     /**
-     * Reads the first page again.
+     * Reads again as many pages as were read.
      * @param {{ signal?: AbortSignal }} [options]
      * @returns {Promise<string>} the place in the log before which everything is in the list
      */
@@ -1361,10 +1375,11 @@ declare class ConversationList {
     }>;
     /**
      * @param {ConversationInfo} one as the server has it
-     * @param {{ listed?: boolean }} [how]
+     * @param {{ listed?: boolean, asked?: number }} [how] `asked`: the moment in which the server was asked for it
      */
-    put(one: ConversationInfo, { listed }?: {
+    put(one: ConversationInfo, { listed, asked }?: {
         listed?: boolean;
+        asked?: number;
     }): void;
     /**
      * @param {string} id

@@ -1,6 +1,7 @@
 // One conversation as a page uses it: its facts, its window of messages, and what one can do in it.
 import { asSeqlineError, SeqlineError } from './errors.js';
 import { GapFiller, insist } from './gap_filler.js';
+import { draftOf } from './outbox.js';
 import { Timeline } from './timeline.js';
 
 /** @typedef {import('./shapes.js').Message} Message */
@@ -35,8 +36,11 @@ export class Conversation {
     #again = false;
     /** @type {Map<string, number>} */
     #positions = new Map();
-    /** How the window was opened last, to open it again. @type {number | undefined} */
-    #around;
+    /** What the reader has in view, or asked for; null at the end, where what is new is wanted. @type {number | null} */
+    #place = null;
+    /** How often the stream has passed over something, and how much of that is caught up with. */
+    #passed = 0;
+    #caught = 0;
 
     /**
      * @param {string} id
@@ -100,6 +104,7 @@ export class Conversation {
      */
     async #begin(around, signal) {
         const generation = ++this.#generation;
+        const passed = this.#passed;
         this.#early ??= [];
         try {
             // The facts first: what happens after their rev is caught up with, or arrives as an event.
@@ -107,8 +112,9 @@ export class Conversation {
             const page = info === null ? EMPTY : await this.#page(around === undefined ? { limit: PAGE } : { around, limit: PAGE }, signal ?? this.parts.signal);
             if (generation !== this.#generation) return;
             this.#timeline.reset(page);
-            this.#around = around;
+            this.#place = around ?? null;
             this.#rev = info?.rev ?? 0;
+            this.#caught = passed;
             if (info?.me) this.#timeline.clearTo(info.me.cleared_to);
             const early = this.#early ?? [];
             this.#early = null;
@@ -118,6 +124,7 @@ export class Conversation {
         }
         this.#confirm();
         this.#changed();
+        if (this.#passed > passed) void this.catchUp(this.parts.signal);
     }
 
     /**
@@ -126,7 +133,7 @@ export class Conversation {
      * @returns {null}
      */
     #unmade(thrown) {
-        if (this.id.startsWith('single:') && this.parts.peers.has(this.id) && asSeqlineError(thrown).status === 404) return null;
+        if (this.id.startsWith('single:') && this.parts.peers.has(this.id) && asSeqlineError(thrown).code === 'not_found') return null;
         throw thrown;
     }
 
@@ -172,20 +179,9 @@ export class Conversation {
      * @param {Words} words
      * @returns {string} the key of what was written
      */
-    send({ body, kind, media, replyTo, share, mentions, peer }) {
-        /** @type {import('./outbox.js').Draft} */
-        const draft = {};
-        if (body !== undefined) draft.body = body;
-        const sort = kind ?? (media?.length ? 'image' : share ? 'share' : undefined);
-        if (sort !== undefined) draft.kind = sort;
-        if (media?.length) draft.media = [...media];
-        if (replyTo !== undefined) draft.reply_to = replyTo;
-        if (share) draft.share = share;
-        if (mentions?.length) draft.mentions = [...mentions];
-        const other = peer ?? this.parts.peers.get(this.id);
-        if (other !== undefined) draft.peer = other;
+    send(words) {
         this.parts.typing.sent(this.id);
-        const clientId = this.parts.outbox.add(this.id, draft);
+        const clientId = this.parts.outbox.add(this.id, draftOf({ ...words, peer: words.peer ?? this.parts.peers.get(this.id) }));
         if (this.#timeline.hasNewer) this.jumpToEnd().catch((/** @type {unknown} */ error) => this.parts.onError(error));
         return clientId;
     }
@@ -232,10 +228,13 @@ export class Conversation {
     }
 
     /**
-     * A message is in view. On a hidden page this does nothing; say it again when the page is seen.
+     * A message is in view, the lowest one if there are several. It stays in the window even when so much has changed that the window is read
+     * anew. On a hidden page nothing is marked as read by this; say it again when the page is seen.
      * @param {number} seq
      */
     seen(seq) {
+        const line = this.#timeline;
+        this.#place = line.atEnd && seq >= (line.messages.at(-1)?.seq ?? 0) ? null : seq;
         this.parts.reads.seen(this.id, seq);
     }
 
@@ -353,8 +352,13 @@ export class Conversation {
             default:
                 return;
         }
-        if (event.id && !this.#catching) this.#rev = Math.max(this.#rev, event.rev);
+        if (event.id && !this.#catching && this.#caught === this.#passed) this.#rev = Math.max(this.#rev, event.rev);
         this.#changed();
+    }
+
+    /** The stream has passed over something: whatever comes after it, the window is whole only up to here until it is caught up. */
+    fallBehind() {
+        this.#passed += 1;
     }
 
     /**
@@ -369,7 +373,10 @@ export class Conversation {
         }
         this.#catching = insist(() => this.#changes(signal), signal)
             .catch((error) => {
-                if (!signal.aborted) this.parts.onError(error);
+                if (signal.aborted) return;
+                // One that cannot be seen any more: the event that said so was passed over.
+                if (error?.code === 'not_found') this.parts.list.drop(this.id);
+                else this.parts.onError(error);
             })
             .finally(() => {
                 this.#catching = null;
@@ -384,14 +391,18 @@ export class Conversation {
     /** @param {AbortSignal} signal */
     async #changes(signal) {
         const line = this.#timeline;
+        const passed = this.#passed;
         if (!line.loaded) return;
         const info = await this.parts.list.get(this.id, { signal }).catch((error) => this.#unmade(error));
         if (info === null) return;
-        if (info.rev === this.#rev && info.head_seq <= line.head) return;
+        if (info.rev === this.#rev && info.head_seq <= line.head) {
+            this.#caught = passed;
+            return;
+        }
         const generation = this.#generation;
         let since = this.#rev;
         for (let pages = 0; ; pages += 1) {
-            if (pages === CHANGES_PAGES_MAX) return this.#begin(line.atEnd ? undefined : (this.#around ?? line.from), signal);
+            if (pages === CHANGES_PAGES_MAX) return this.#begin(this.#place ?? (line.atEnd ? undefined : line.from), signal);
             /** @type {import('./shapes.js').ChangesPage} */
             const page = await this.parts.api.getMessages({ path: { id: this.id }, query: { since_rev: since, limit: CHANGES }, signal });
             if (generation !== this.#generation) return;
@@ -405,6 +416,7 @@ export class Conversation {
             }
         }
         this.#rev = Math.max(this.#rev, since, info.rev);
+        this.#caught = passed;
         if (info.me) line.clearTo(info.me.cleared_to);
         this.#changed();
     }

@@ -1,5 +1,6 @@
 // The conversations of a user, newest activity first, pinned ones on top. Events move it at once; what they cannot tell is asked for.
 import { insist } from './gap_filler.js';
+import { unlessAborted } from './signals.js';
 
 /** @typedef {import('./shapes.js').ConversationInfo} ConversationInfo */
 /** @typedef {ConversationInfo & { typing: string[] }} ListItem */
@@ -17,12 +18,20 @@ export class ConversationList {
     #complete = false;
     /** @type {ListItem[] | null} */
     #sorted = null;
-    /** @type {Map<string, Promise<ConversationInfo>>} */
+    /** @type {Map<string, { asked: number, answer: Promise<ConversationInfo> }>} */
     #asking = new Map();
     /** The lowest place that was reached by paging; what is older belongs to pages not read yet. */
     #floor = '';
-    /** Those that one no longer belongs to. @type {Set<string>} */
-    #left = new Set();
+    /** Moments, counted: what was asked before one and is answered after it says nothing about what happened then. */
+    #now = 0;
+    /** Those that one no longer belongs to, and since when. @type {Map<string, number>} */
+    #left = new Map();
+    /** Of those the stream has passed over something, and when: what it tells since is not all. @type {Map<string, number>} */
+    #behind = new Map();
+    /** When each came onto the list or was changed last. @type {Map<string, number>} */
+    #touched = new Map();
+    /** Pages that were read. */
+    #pages = 1;
     loaded = false;
 
     /**
@@ -65,30 +74,35 @@ export class ConversationList {
         this.#sorted = null;
     }
 
+    /** The stream has passed over something. What is known is replaced by what the server says from now on, however new it looks. */
+    fallBehind() {
+        this.#now += 1;
+        for (const id of this.#known.keys()) this.#behind.set(id, this.#now);
+    }
+
     /**
-     * Reads the first page again.
+     * Reads again as many pages as were read.
      * @param {{ signal?: AbortSignal }} [options]
      * @returns {Promise<string>} the place in the log before which everything is in the list
      */
     async refresh({ signal } = {}) {
-        const page = await this.api.getConversations({ query: { limit: PAGE }, signal: signal ?? this.signal });
-        // What stood on pages further down is still known and keeps its place; what is gone from the first page has left it.
-        const first = new Set(page.items.map((one) => one.id));
-        const last = page.items.at(-1)?.updated_at ?? '';
-        for (const id of [...this.#listed]) {
-            const one = this.#known.get(id);
-            if (!first.has(id) && (!page.next_cursor || (one && one.updated_at > last))) this.#listed.delete(id);
+        const asked = this.#now;
+        const first = await this.#page(null, signal);
+        const items = [...first.items];
+        let cursor = first.next_cursor ?? null;
+        for (let page = 1; page < this.#pages && cursor !== null; page += 1) {
+            const next = await this.#page(cursor, signal);
+            items.push(...next.items);
+            cursor = next.next_cursor ?? null;
         }
-        for (const one of page.items) this.put(one, { listed: true });
-        if (!this.loaded || !page.next_cursor) {
-            this.#cursor = page.next_cursor ?? null;
-            this.#complete = !page.next_cursor;
-            this.#floor = last;
-        }
+        const read = new Set(items.map((one) => one.id));
+        // One that was moved from page to page meanwhile is on none of those that were read, but something was heard of it, or will be.
+        for (const id of [...this.#listed]) if (!read.has(id) && (this.#touched.get(id) ?? 0) <= asked) this.#listed.delete(id);
+        for (const one of items) this.put(one, { asked });
+        this.#reached(cursor, items.at(-1));
         this.loaded = true;
-        this.#sorted = null;
         this.onChange(null, null, null);
-        return page.events_head;
+        return first.events_head;
     }
 
     /**
@@ -97,15 +111,32 @@ export class ConversationList {
      */
     async more({ signal } = {}) {
         if (this.#complete || !this.loaded) return;
-        const cursor = this.#cursor;
-        const page = await this.api.getConversations({ query: { limit: PAGE, ...(cursor === null ? {} : { cursor }) }, signal: signal ?? this.signal });
+        const [cursor, asked] = [this.#cursor, this.#now];
+        const page = await this.#page(cursor, signal);
         if (cursor !== this.#cursor) return;
-        for (const one of page.items) this.put(one, { listed: true });
-        this.#cursor = page.next_cursor ?? null;
-        this.#complete = !page.next_cursor;
-        this.#floor = page.items.at(-1)?.updated_at ?? this.#floor;
-        this.#sorted = null;
+        for (const one of page.items) this.put(one, { asked });
+        this.#pages += 1;
+        this.#reached(page.next_cursor ?? null, page.items.at(-1));
         this.onChange(null, null, null);
+    }
+
+    /**
+     * @param {string | null} cursor
+     * @param {AbortSignal} [signal]
+     */
+    #page(cursor, signal) {
+        return this.api.getConversations({ query: { limit: PAGE, ...(cursor === null ? {} : { cursor }) }, signal: signal ?? this.signal });
+    }
+
+    /**
+     * @param {string | null} cursor of the next page
+     * @param {ConversationInfo | undefined} last that was read
+     */
+    #reached(cursor, last) {
+        this.#cursor = cursor;
+        this.#complete = cursor === null;
+        this.#floor = last?.updated_at ?? this.#floor;
+        this.#sorted = null;
     }
 
     /**
@@ -116,14 +147,16 @@ export class ConversationList {
      */
     async get(id, { signal } = {}) {
         signal?.throwIfAborted();
+        const marks = Math.max(this.#left.get(id) ?? 0, this.#behind.get(id) ?? 0);
         let asking = this.#asking.get(id);
-        if (!asking) {
-            asking = this.api.getConversation({ path: { id }, signal: this.signal }).finally(() => this.#asking.delete(id));
+        if (!asking || asking.asked < marks) {
+            const answer = this.api.getConversation({ path: { id }, signal: this.signal }).finally(() => this.#asking.get(id) === asking && this.#asking.delete(id));
+            asking = { asked: this.#now, answer };
             this.#asking.set(id, asking);
         }
-        const one = await asking;
-        this.#left.delete(id);
-        this.put(one, { listed: this.#belongs(one) });
+        const { asked, answer } = asking;
+        const one = await unlessAborted(answer, signal);
+        this.put(one, { asked, listed: this.#belongs(one) });
         return this.#known.get(id) ?? one;
     }
 
@@ -133,8 +166,9 @@ export class ConversationList {
      * @param {{ signal?: AbortSignal, cursor?: string }} [options]
      */
     async search(text, { signal, cursor } = {}) {
+        const asked = this.#now;
         const page = await this.api.getConversations({ query: { limit: PAGE, q: text, ...(cursor ? { cursor } : {}) }, signal: signal ?? this.signal });
-        for (const one of page.items) this.put(one, { listed: this.#belongs(one) });
+        for (const one of page.items) this.put(one, { asked, listed: this.#belongs(one) });
         return { items: page.items.map((one) => this.#known.get(one.id) ?? one), next_cursor: page.next_cursor ?? null };
     }
 
@@ -145,16 +179,32 @@ export class ConversationList {
 
     /**
      * @param {ConversationInfo} one as the server has it
-     * @param {{ listed?: boolean }} [how]
+     * @param {{ listed?: boolean, asked?: number }} [how] `asked`: the moment in which the server was asked for it
      */
-    put(one, { listed = true } = {}) {
-        if (this.#left.has(one.id)) return;
+    put(one, { listed = true, asked = 0 } = {}) {
+        if ((this.#left.get(one.id) ?? 0) > asked) return;
+        this.#left.delete(one.id);
         const before = this.#known.get(one.id) ?? null;
-        if (listed) this.#listed.add(one.id);
+        const [behind, touched] = [this.#behind.get(one.id) ?? 0, this.#touched.get(one.id) ?? 0];
+        if (listed) this.#list(one.id);
         this.#sorted = null;
-        if (before && before.rev > one.rev) return;
+        if (before && before.rev > one.rev && (behind === 0 || behind > asked || touched > asked)) {
+            // Newer by what the stream told, but not whole.
+            if (behind > 0) this.fetch(one.id);
+            return;
+        }
+        if (behind <= asked) this.#behind.delete(one.id);
         this.#known.set(one.id, one);
         this.onChange(one.id, before, one);
+    }
+
+    /** @param {string} id */
+    #list(id) {
+        if (this.#listed.has(id)) return;
+        this.#now += 1;
+        this.#touched.set(id, this.#now);
+        this.#listed.add(id);
+        this.#sorted = null;
     }
 
     /**
@@ -165,6 +215,8 @@ export class ConversationList {
         const before = this.#known.get(id);
         if (!before) return;
         const after = change(before);
+        this.#now += 1;
+        this.#touched.set(id, this.#now);
         this.#known.set(id, after);
         this.#sorted = null;
         this.onChange(id, before, after);
@@ -173,7 +225,8 @@ export class ConversationList {
     /** @param {string} id one does not belong to it any more */
     drop(id) {
         const before = this.#known.get(id) ?? null;
-        this.#left.add(id);
+        this.#now += 1;
+        this.#left.set(id, this.#now);
         this.#known.delete(id);
         this.#listed.delete(id);
         this.#sorted = null;
@@ -207,10 +260,9 @@ export class ConversationList {
         const one = this.#known.get(id);
         if (!one) return this.fetch(id);
         if (rev < one.rev || (rev === one.rev && event.type === 'message.created')) return;
-        if (!this.#listed.has(id)) {
-            this.#listed.add(id);
-            this.#sorted = null;
-        }
+        // It comes from a page that was not read again since.
+        if (this.#behind.has(id) && !this.#listed.has(id)) this.fetch(id);
+        this.#list(id);
         switch (event.type) {
             case 'message.created':
                 return this.change(id, (was) => withMessage({ ...was, rev }, event.data.message, me));

@@ -2,7 +2,7 @@
 // it for good, or its writer has thrown it away. The key is made once for what somebody wanted to say; every try uses it, also after a
 // reload, so that a try whose answer was lost is no second message.
 import { Backoff, Pause } from './backoff.js';
-import { asSeqlineError } from './errors.js';
+import { asSeqlineError, SeqlineError } from './errors.js';
 import { uuidv7 } from './uuidv7.js';
 
 /** @typedef {{ body?: string, kind?: import('./shapes.js').MessageKind, media?: string[], reply_to?: number, share?: import('./shapes.js').ShareReference, mentions?: string[], peer?: string }} Draft */
@@ -16,6 +16,24 @@ import { uuidv7 } from './uuidv7.js';
  * @property {string} at when it was written, RFC 3339
  * @property {number} order place in its line
  */
+
+/**
+ * @param {import('./conversation.js').Words} words
+ * @returns {Draft}
+ */
+export function draftOf({ body, kind, media, replyTo, share, mentions, peer }) {
+    /** @type {Draft} */
+    const draft = {};
+    if (body !== undefined) draft.body = body;
+    const sort = kind ?? (media?.length ? 'image' : share ? 'share' : undefined);
+    if (sort !== undefined) draft.kind = sort;
+    if (media?.length) draft.media = [...media];
+    if (replyTo !== undefined) draft.reply_to = replyTo;
+    if (share) draft.share = share;
+    if (mentions?.length) draft.mentions = [...mentions];
+    if (peer !== undefined) draft.peer = peer;
+    return draft;
+}
 
 export class Outbox {
     /** @type {Map<string, OutboxItem>} */
@@ -67,11 +85,16 @@ export class Outbox {
     /** Reads what was written down, by this page or another. */
     async load() {
         if (this.prefix === '') return;
-        const kept = await this.store.entries(this.prefix);
+        // Written down by now; what is written while the store is read may not be in what it gives.
+        const settled = [...this.#items.keys()].filter((one) => !this.#writing.has(one));
+        const kept = await this.store.entries(this.prefix).catch(() => null);
+        if (kept === null) return this.#work();
         const seen = new Set();
         const touched = new Set();
         for (const [, item] of kept) {
             if (this.#gone.has(item.clientId)) continue;
+            // A clock that was set back must not put what is written now before what waits.
+            this.#last = Math.max(this.#last, item.order);
             seen.add(item.clientId);
             const here = this.#items.get(item.clientId);
             // A lane of this page knows better than the store.
@@ -80,8 +103,9 @@ export class Outbox {
             touched.add(item.conversationId);
         }
         if (this.store.shared) {
-            for (const [clientId, item] of this.#items) {
-                if (seen.has(clientId) || this.#writing.has(clientId)) continue;
+            for (const clientId of settled) {
+                const item = this.#items.get(clientId);
+                if (!item || seen.has(clientId)) continue;
                 this.#items.delete(clientId);
                 touched.add(item.conversationId);
             }
@@ -149,6 +173,11 @@ export class Outbox {
         for (const pause of this.#lanes.values()) pause.wake();
     }
 
+    /** Whether this page is the one that sends. */
+    get running() {
+        return this.#sending !== null;
+    }
+
     /**
      * Sends until the signal aborts. Only one tab of a user may.
      * @param {AbortSignal} signal
@@ -188,6 +217,9 @@ export class Outbox {
             this.#change(item, { state: 'sending' });
             try {
                 const message = await this.send(conversationId, { client_id: item.clientId, client_sent_at: item.at, ...item.draft }, signal);
+                // Not every 200 is the gateway's (a sign-in page may answer anything): only a message confirms a message.
+                const ours = message?.client_id === item.clientId || (!message?.client_id && message?.conversation_id === conversationId && message.seq > 0);
+                if (!ours) throw new SeqlineError(0, 'answer', 'the answer is not about this message');
                 backoff.reset();
                 this.onSent(message);
                 this.confirm(item.clientId);
@@ -233,6 +265,12 @@ export class Outbox {
         return this.#serial(async () => {
             if (!this.#gone.has(item.clientId)) await this.store.set(this.prefix + item.clientId, item);
         });
+    }
+
+    /** Resolves when all that was to be written down is. */
+    async settle() {
+        if (this.prefix === '') return;
+        for (let seen; seen !== this.#chain; await seen) seen = this.#chain;
     }
 
     /** Called by `begin`: before it is known whose messages they are, nothing can be written down. */
