@@ -991,13 +991,23 @@ declare function memoryStore(): Store;
  */
 declare function indexedDbStore(name?: string): Store;
 /**
- * A store that goes on in memory when the browser keeps nothing (private windows, a full disk).
+ * A store that goes on in memory with what another does not take or give (private windows, a full disk, a database that never answers),
+ * and goes back to it when it does again.
  * @param {Store} first
+ * @param {{ onFailure?: () => void, withinMs?: number }} [options]
  * @returns {Store}
  */
-declare function withFallback(first: Store): Store;
-/** What serves best here. */
-declare function defaultStore(): Store;
+declare function withFallback(first: Store, { onFailure, withinMs }?: {
+    onFailure?: () => void;
+    withinMs?: number;
+}): Store;
+/**
+ * What serves best here.
+ * @param {{ onFailure?: () => void }} [options]
+ */
+declare function defaultStore(options?: {
+    onFailure?: () => void;
+}): Store;
 type Store = {
     /**
      * whether other tabs see the same
@@ -1762,7 +1772,7 @@ declare class Position {
     forget(): Promise<void>;
     /** Writes at once what waits to be written. */
     flush(): Promise<void>;
-    close(): void;
+    close(): Promise<void>;
     #private;
 }
 declare class Push {
@@ -1830,7 +1840,7 @@ declare class ReadMarks {
     #private;
 }
 /**
- * Runs work that only one tab may do at a time; without locks it simply runs.
+ * Runs work that only one tab may do at a time; without locks, or where they may not be used, it simply runs.
  * @param {Locks | null | undefined} locks
  * @param {string} name
  * @param {AbortSignal} signal
@@ -1976,7 +1986,7 @@ declare class Chat {
     mediaUrl(id: string): Promise<string>;
     /** Opens the stream afresh from its place, and tries at once what waits to be tried. */
     reconnect(): void;
-    /** Ends everything; leaves no timer and no socket. What waits to be sent stays in the store. */
+    /** Ends everything; leaves no timer and no socket. What waits to be sent stays in the store: it is there when this resolves. */
     close(): Promise<void>;
     #private;
 }

@@ -17,7 +17,8 @@ import { Position } from './position.js';
 import { Push } from './push.js';
 import { ReadMarks } from './read_marks.js';
 import { Requests, subjectOf, TokenHolder } from './requests.js';
-import { defaultStore } from './store.js';
+import { joined } from './signals.js';
+import { defaultStore, withFallback } from './store.js';
 import { alone, Tabs } from './tabs.js';
 import { Typing } from './typing.js';
 import { uuidv7 } from './uuidv7.js';
@@ -64,10 +65,12 @@ import { uuidv7 } from './uuidv7.js';
 const SEEN = 4_096;
 /** Default of the gateways, in milliseconds. */
 const HEARTBEAT_MS = 15_000;
+/** Longest wait before everything is read again, in milliseconds. */
+const SPREAD_MS_MAX = 60_000;
 
 export class Chat {
     #ending = new AbortController();
-    #listeners = new Listeners();
+    #listeners;
     /** @type {Map<string, Conversation>} */
     #conversations = new Map();
     /** @type {Set<string>} */
@@ -76,8 +79,11 @@ export class Chat {
     #stream = { phase: 'connecting', attempt: 0, retryAt: null, reason: null };
     /** Recoveries under way or waiting. */
     #recovering = 0;
+    #started = false;
     #lastEventAt = /** @type {number | null} */ (null);
     #heardAt = performance.now();
+    /** How far the tab that leads had told when it was last heard; undefined: not heard yet. @type {string | null | undefined} */
+    #followed;
     /** @type {Tabs | null} */
     #tabs = null;
     /** @type {Position | null} */
@@ -101,8 +107,11 @@ export class Chat {
         this.surroundings = surroundings;
         this.heartbeatMs = options.heartbeatMs ?? HEARTBEAT_MS;
         const { signal } = this.#ending;
-        this.tokens = new TokenHolder(getToken);
-        this.store = storage ?? defaultStore();
+        this.#listeners = new Listeners(options.onError);
+        this.tokens = new TokenHolder(getToken, { signal });
+        // Where nothing can be written down for other tabs to see, this one sends what it has by itself.
+        const onFailure = () => queueMicrotask(() => this.#started && !signal.aborted && !this.#outbox.running && void this.#outbox.run(signal));
+        this.store = storage ? withFallback(storage, { onFailure }) : defaultStore({ onFailure });
         const more = { ...(locale ? { locale } : {}), ...(surroundings.fetch ? { fetch: surroundings.fetch } : {}) };
         this.requests = new Requests({ baseUrl, tokens: this.tokens, signal, ...more });
         /** @type {import('./contract.js').Api} */
@@ -147,14 +156,14 @@ export class Chat {
         this.parts = {
             api, list: this.conversations, outbox: this.#outbox, typing, reads, me, peers: new Map(), signal,
             onTimeline: (id) => this.#listeners.tellSoon('timeline', id, () => ({ id })),
-            onError: (error) => this.#error(error),
+            onError: (error) => this.#listeners.fault(error),
         };
         this.media = new MediaStore(this.requests);
         this.push = new Push({ api, store: this.store, ...(worker ? { worker } : {}) });
         const back = () => this.reconnect();
         const { document, window } = surroundings;
         watchPage({ document, window, signal, onBack: back, onAside: () => this.#tabs?.stepDown(), onReturn: () => this.#tabs?.queue() });
-        void this.#start(signal).catch((error) => signal.aborted || this.#error(error));
+        void this.#start(signal).catch((error) => signal.aborted || this.#listeners.fault(error));
     }
 
     /** @returns {ChatState} */
@@ -229,11 +238,14 @@ export class Chat {
     /** Opens the stream afresh from its place, and tries at once what waits to be tried. */
     reconnect() {
         if (this.#tabs?.leads) this.#events?.reconnect();
-        else this.#tabs?.post({ kind: 'nudge' });
+        else {
+            this.#tabs?.post({ kind: 'nudge' });
+            this.#tabs?.post({ kind: 'who' });
+        }
         this.#outbox.wake();
     }
 
-    /** Ends everything; leaves no timer and no socket. What waits to be sent stays in the store. */
+    /** Ends everything; leaves no timer and no socket. What waits to be sent stays in the store: it is there when this resolves. */
     async close() {
         if (this.#ending.signal.aborted) return;
         this.#setStream({ phase: 'stopped', attempt: 0, retryAt: null, reason: 'closed' });
@@ -242,13 +254,14 @@ export class Chat {
         this.parts.typing.close();
         this.media.close();
         this.#listeners.close();
-        this.#position?.close();
+        await Promise.all([this.#outbox.settle(), this.#position?.close()]);
         if (!this.options.storage) this.store.close?.();
     }
 
     /** @param {AbortSignal} signal */
     async #start(signal) {
         const token = await this.#signIn(signal);
+        signal.throwIfAborted();
         this.me = subjectOf(token);
         const name = `seqline:${this.requests.baseUrl}:${this.me ?? ''}`;
         const device = this.options.device ?? (await this.#device());
@@ -267,8 +280,9 @@ export class Chat {
                 this.#recover(0);
             },
             onFrame: (frame) => {
+                const after = position.value;
                 this.#hear(frame, true);
-                this.#tabs?.post({ kind: 'frame', frame });
+                this.#tabs?.post({ kind: 'frame', frame, after });
             },
             onState: (state) => this.#setStream(state),
             ...(this.surroundings.random ? { random: this.surroundings.random } : {}),
@@ -278,15 +292,19 @@ export class Chat {
             locks, Channel,
             onMessage: (message) => this.#told(message),
             onLead: (leading) => this.#lead(leading),
-            onFollow: () => this.#setStream(this.#stream),
+            onFollow: () => {
+                this.#followed = position.value;
+                this.#setStream(this.#stream);
+            },
         });
-        void this.#outbox.load().catch((error) => this.#error(error));
+        void this.#outbox.load().catch((error) => this.#listeners.fault(error));
         // The list before the stream: the place from which it is to be opened comes with it, when none is known.
         const listed = (this.#listed = this.#refresh());
         this.#tabs.queue();
         if (this.#tabs.shared) this.#watchLeader(signal);
         const sending = alone(this.store.shared ? locks : null, `${name}:outbox`, signal, () => this.#outbox.run(signal));
         sending.catch(() => undefined);
+        this.#started = true;
         await listed;
         this.badgeCount.ask(0);
         void this.push.restore().catch(() => undefined);
@@ -298,7 +316,7 @@ export class Chat {
             try {
                 return await this.tokens.get();
             } catch (error) {
-                this.#error(error);
+                this.#listeners.fault(error);
                 this.#setStream({ phase: 'signed-out', attempt: 0, retryAt: Date.now() + wait, reason: asSeqlineError(error).code });
                 await sleep(wait, signal);
             }
@@ -315,18 +333,19 @@ export class Chat {
 
     /** @returns {Promise<string>} the place before which everything is in the list */
     async #refresh() {
-        const head = await insist((signal) => this.conversations.refresh({ signal }), this.#ending.signal);
+        const head = await insist((signal) => this.conversations.refresh({ signal }), this.#ending.signal, { refused: (error) => this.#listeners.fault(error) });
         this.#head ??= head;
         return head;
     }
 
     /** @param {AbortSignal} leading */
     async #lead(leading) {
-        const signal = AbortSignal.any([leading, this.#ending.signal]);
-        const beat = this.#tabs?.shared ? setInterval(() => this.#tabs?.post({ kind: 'beat' }), this.heartbeatMs) : null;
+        const either = joined(leading, this.#ending.signal);
+        const beat = this.#tabs?.shared ? setInterval(() => this.#tabs?.post({ kind: 'beat', after: this.#position?.value }), this.heartbeatMs) : null;
         try {
-            await this.#events?.run(signal);
+            await this.#events?.run(either.signal);
         } finally {
+            either.free();
             if (beat !== null) clearInterval(beat);
             await this.#position?.flush();
         }
@@ -351,13 +370,31 @@ export class Chat {
     #told(message) {
         if (message.kind === 'outbox') return void this.#outbox.load().catch(() => undefined);
         if (this.#tabs?.leads) {
-            if (message.kind === 'who') this.#tabs.post({ kind: 'state', state: this.#stream });
+            if (message.kind === 'who') this.#tabs.post({ kind: 'state', state: this.#stream, after: this.#position?.value });
             if (message.kind === 'nudge' && (this.#stream.phase !== 'live' || (this.#events?.silentFor ?? 0) > this.heartbeatMs)) this.#events?.reconnect();
             return;
         }
-        if (message.kind === 'frame' || message.kind === 'state' || message.kind === 'beat') this.#heardAt = performance.now();
-        if (message.kind === 'frame') this.#hear(message.frame, false);
+        if (message.kind === 'frame' || message.kind === 'state' || message.kind === 'beat') {
+            this.#heardAt = performance.now();
+            this.#follow(message.after);
+        }
+        if (message.kind === 'frame') {
+            this.#hear(message.frame, false);
+            if (message.frame.id !== null) this.#followed = message.frame.id;
+        }
         if (message.kind === 'state') this.#setStream(message.state);
+    }
+
+    /**
+     * A page that was put aside does not hear what is told meanwhile. The tab that leads says with each word how far it had told before: if
+     * that is not what was heard here, something was not.
+     * @param {string | null | undefined} after
+     */
+    #follow(after) {
+        if (after === undefined) return;
+        const missed = typeof this.#followed === 'string' && this.#followed !== after;
+        this.#followed = after;
+        if (missed) this.#recover(0);
     }
 
     /** @param {import('./event_stream.js').StreamState} state */
@@ -377,7 +414,7 @@ export class Chat {
             try {
                 this.#handle(frame);
             } catch (error) {
-                this.#error(error);
+                this.#listeners.fault(error);
             }
         }
         if (frame.id !== null) this.#position?.move(frame.id, { write });
@@ -416,28 +453,24 @@ export class Chat {
      */
     #recover(spreadMs) {
         const { signal } = this.#ending;
+        this.conversations.fallBehind();
+        for (const one of this.#conversations.values()) one.fallBehind();
         const random = this.surroundings.random ?? Math.random;
         this.#recovering += 1;
         this.#listeners.tell('state', this.state);
         void (async () => {
             try {
-                await sleep(random() * spreadMs, signal);
+                await sleep(random() * Math.min(spreadMs, SPREAD_MS_MAX), signal);
                 await this.#refresh();
                 await Promise.all([...this.#conversations.values()].map((one) => one.catchUp(signal)));
                 this.badgeCount.ask(0);
             } catch (error) {
-                if (!signal.aborted) this.#error(error);
+                if (!signal.aborted) this.#listeners.fault(error);
             } finally {
                 this.#recovering -= 1;
                 this.#listeners.tell('state', this.state);
             }
         })();
-    }
-
-    /** @param {unknown} error */
-    #error(error) {
-        this.#listeners.tell('error', error);
-        this.options.onError?.(error);
     }
 }
 

@@ -59,6 +59,6 @@ export class Position {
 
     close() {
         this.#closed = true;
-        void this.flush();
+        return this.flush();
     }
 }

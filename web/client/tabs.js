@@ -51,10 +51,15 @@ export class Tabs {
         this.#waiting?.abort();
         const waiting = (this.#waiting = new AbortController());
         const options = steal ? { steal: true } : { signal: waiting.signal };
-        this.locks.request(this.name, options, () => this.#lead()).catch(() => {
+        this.locks.request(this.name, options, () => this.#lead()).catch((error) => {
             // Stolen, or no longer waited for.
             if (waiting.signal.aborted || this.#closed) return;
             this.stepDown();
+            if (error?.name === 'AbortError') return this.queue();
+            // A page that may have no locks, such as one in a sandbox, is on its own: asking again would be asking for ever, and the others have a leader.
+            this.locks = null;
+            this.#channel?.close();
+            this.#channel = null;
             this.queue();
         });
     }
@@ -91,7 +96,7 @@ export class Tabs {
 }
 
 /**
- * Runs work that only one tab may do at a time; without locks it simply runs.
+ * Runs work that only one tab may do at a time; without locks, or where they may not be used, it simply runs.
  * @param {Locks | null | undefined} locks
  * @param {string} name
  * @param {AbortSignal} signal
@@ -99,5 +104,14 @@ export class Tabs {
  */
 export async function alone(locks, name, signal, work) {
     if (!locks) return work();
-    await locks.request(name, { signal }, () => work());
+    let begun = false;
+    try {
+        await locks.request(name, { signal }, () => {
+            begun = true;
+            return work();
+        });
+    } catch (error) {
+        if (begun || signal.aborted) throw error;
+        await work();
+    }
 }

@@ -1,8 +1,9 @@
-// The parts when what they stand on fails: tokens that do not come, listeners that throw,
+// The parts when what they stand on fails: tokens that do not come, stores that throw or are silent, pages without locks, listeners that throw,
 // answers that are nobody's.
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
+import { connect } from '../seqline.js';
 import { Backoff, Pause } from '../client/backoff.js';
 import { BadgeCount } from '../client/badge.js';
 import { SeqlineError } from '../client/errors.js';
@@ -14,6 +15,9 @@ import { MediaStore } from '../client/media.js';
 import { ReadMarks } from '../client/read_marks.js';
 import { errorOf, Requests, TokenHolder } from '../client/requests.js';
 import { joined } from '../client/signals.js';
+import { memoryStore } from '../client/store.js';
+import { Tabs } from '../client/tabs.js';
+import { fakeLocks } from './fake_locks.js';
 import { signToken, until } from './harness.js';
 
 const tick = (ms = 5) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -49,6 +53,18 @@ test('an answer of somebody in between is no refusal, but for what is about the 
     for (const status of [400, 405, 413, 414]) assert.ok(!(await html(status)).temporary, `${status}`);
     const told = await errorOf(new Response(JSON.stringify({ code: 'not_found' }), { status: 404 }));
     assert.ok(!told.temporary);
+});
+
+test('a page that may have no locks leads, and asks once', async () => {
+    let asked = 0;
+    const locks = { request: async () => Promise.reject((asked++, new DOMException('no locks here', 'SecurityError'))) };
+    let leads = 0;
+    const tabs = new Tabs('t', { locks, Channel: BroadcastChannel, onMessage: () => undefined, onLead: async () => void (leads += 1), onFollow: () => undefined });
+    tabs.queue();
+    await tick(20);
+    assert.equal(tabs.shared, false, 'and tells nobody what another may tell as well');
+    tabs.close();
+    assert.deepEqual([asked, leads], [1, 1]);
 });
 
 test('listeners that throw, also those who hear of errors, stop nobody', async () => {
@@ -184,6 +200,50 @@ test('a refusal of the list by somebody in between is no refusal for ever', asyn
     assert.deepEqual(refused, ['forbidden', 'forbidden'], 'and is told of');
 });
 
+test('a tab that missed what the leading one told reads again', async () => {
+    const locks = fakeLocks();
+    const storage = Object.assign(memoryStore(), { shared: true });
+    const getToken = () => signToken('s'.repeat(32), { sub: 'ann' });
+    let lists = 0;
+    const hello = (signal) => new ReadableStream({
+        start(controller) {
+            controller.enqueue(new TextEncoder().encode('retry: 1000\nid: p1\n\nevent: hello\ndata: {}\n\n'));
+            signal.addEventListener('abort', () => controller.error(signal.reason));
+        },
+    });
+    const fetch = async (url, { signal }) => {
+        if (url.includes('/v1/events')) return new Response(hello(signal), { headers: { 'Content-Type': 'text/event-stream' } });
+        if (url.includes('/v1/unread')) return new Response('{"total":0,"conversations":0}');
+        lists += 1;
+        return new Response('{"items":[],"events_head":"p1"}');
+    };
+    const [name, rest] = ['seqline:http://x:ann', { baseUrl: 'http://x', getToken, storage, device: 'd', surroundings: { locks, Channel: BroadcastChannel, fetch } }];
+    const leader = connect(rest);
+    await until(() => leader.state.phase === 'live', 'the first leads');
+    const follower = connect(rest);
+    await until(() => follower.state.phase === 'live', 'the second follows');
+    const tell = new BroadcastChannel(name);
+    const frame = (id) => ({ kind: 'place', id });
+    tell.postMessage({ kind: 'frame', frame: frame('p2'), after: 'p1' });
+    await until(() => follower.state.position === 'p2', 'heard');
+    await tick(20);
+    const before = lists;
+    const behind = [];
+    follower.conversations.fallBehind = () => behind.push('list');
+    follower.conversation('c').fallBehind = () => behind.push('window');
+    tell.postMessage({ kind: 'frame', frame: frame('p4'), after: 'p3' });
+    await until(() => lists > before, 'read again', 2_000);
+    assert.deepEqual(behind, ['list', 'window'], 'what is told from now on is not all');
+    tell.postMessage({ kind: 'frame', frame: frame('p5'), after: 'p4' });
+    await until(() => follower.state.position === 'p5', 'heard');
+    assert.equal(lists, before + 1, 'once');
+    // The one that leads has lost its place, and begins at another.
+    tell.postMessage({ kind: 'frame', frame: frame('p9'), after: null });
+    await until(() => lists > before + 1, 'read again', 2_000);
+    tell.close();
+    await Promise.all([leader.close(), follower.close()]);
+});
+
 test('signals that are put together abort with the first, by its reason, and are let go of', () => {
     const [first, second] = [new AbortController(), new AbortController()];
     const { signal, free } = joined(undefined, first.signal, null, second.signal);
@@ -267,4 +327,35 @@ test('what somebody in between answers is not taken for a picture, nor kept', as
     await assert.rejects(media.url('a'), { code: 'answer' });
     assert.match(await media.url('a'), /^blob:/);
     media.close();
+});
+
+test('an empty id moves no place', async () => {
+    const [frames, stop] = [[], new AbortController()];
+    const stream = new EventStream({
+        tokens: new TokenHolder(() => 'same'), position: async () => 'p', lost: async () => undefined, device: null, heartbeatMs: 1000,
+        onFrame: (frame) => frames.push(frame), onState: () => undefined,
+        transport: async ({ onBlock }) => {
+            onBlock({ event: 'message', data: '', hasData: false, id: '' });
+            onBlock({ event: 'hello', data: '{}', hasData: true, id: '' });
+            stop.abort();
+        },
+    });
+    await stream.run(stop.signal);
+    assert.deepEqual(frames, [{ kind: 'event', name: 'hello', id: null, data: {} }]);
+});
+
+test('a list that is refused is told of and asked for again', async (t) => {
+    let refusals = 1;
+    const heard = [];
+    const fetch = async (url, { signal }) => {
+        if (url.includes('/v1/events')) return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+        if (url.includes('/v1/unread')) return new Response('{"total":0,"conversations":0}');
+        if (refusals-- > 0) return new Response('{"code":"forbidden"}', { status: 403 });
+        return new Response('{"items":[],"events_head":"p1"}');
+    };
+    const getToken = () => signToken('s'.repeat(32), { sub: 'ann' });
+    const chat = connect({ baseUrl: 'http://x', getToken, device: 'd', surroundings: { fetch }, onError: (error) => heard.push(error.code) });
+    t.after(() => chat.close());
+    await until(() => chat.conversations.loaded, 'read', 3_000);
+    assert.deepEqual(heard, ['forbidden']);
 });
