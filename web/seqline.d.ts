@@ -1780,17 +1780,20 @@ declare class Push {
      * @param {object} options
      * @param {import('./contract.js').Api} options.api
      * @param {import('./store.js').Store} options.store
+     * @param {() => string | null} options.me
      * @param {string} [options.worker] path of the service worker
      */
-    constructor({ api, store, worker }: {
+    constructor({ api, store, me, worker }: {
         api: Api;
         store: Store;
+        me: () => string | null;
         worker?: string | undefined;
     });
     /** @type {PushState} */
     state: PushState;
     api: Api;
     store: Store;
+    me: () => string | null;
     worker: string;
     get supported(): boolean;
     /**

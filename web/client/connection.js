@@ -159,7 +159,7 @@ export class Chat {
             onError: (error) => this.#listeners.fault(error),
         };
         this.media = new MediaStore(this.requests);
-        this.push = new Push({ api, store: this.store, ...(worker ? { worker } : {}) });
+        this.push = new Push({ api, store: this.store, me, ...(worker ? { worker } : {}) });
         const back = () => this.reconnect();
         const { document, window } = surroundings;
         watchPage({ document, window, signal, onBack: back, onAside: () => this.#tabs?.stepDown(), onReturn: () => this.#tabs?.queue() });

@@ -15,14 +15,21 @@ export class Push {
      * @param {object} options
      * @param {import('./contract.js').Api} options.api
      * @param {import('./store.js').Store} options.store
+     * @param {() => string | null} options.me
      * @param {string} [options.worker] path of the service worker
      */
-    constructor({ api, store, worker = '/sw.js' }) {
+    constructor({ api, store, me, worker = '/sw.js' }) {
         this.api = api;
         this.store = store;
+        this.me = me;
         this.worker = worker;
         if (!this.supported) this.state = 'unsupported';
         else if (Notification.permission === 'denied') this.state = 'denied';
+    }
+
+    /** Whose wish it is: the next who signs in here has not wished for it, nor for showing on a locked screen who wrote what. */
+    get #key() {
+        return `push:${this.me() ?? ''}`;
     }
 
     get supported() {
@@ -43,7 +50,7 @@ export class Push {
         if (!this.supported) return (this.state = 'unsupported');
         if ((await Notification.requestPermission()) !== 'granted') return (this.state = 'denied');
         await this.#subscribe(preview);
-        await this.store.set('push', { preview });
+        await this.store.set(this.#key, { preview });
         return (this.state = 'on');
     }
 
@@ -69,7 +76,7 @@ export class Push {
     /** Tells the gateway again when pushes are wanted: the browser or the gateway may have changed what they have. */
     async restore() {
         if (!this.supported || Notification.permission !== 'granted') return this.state;
-        const wanted = await this.store.get('push');
+        const wanted = await this.store.get(this.#key);
         if (!wanted) return this.state;
         await this.#subscribe(Boolean(wanted.preview));
         return (this.state = 'on');
@@ -77,12 +84,13 @@ export class Push {
 
     async disable() {
         if (!this.supported) return this.state;
-        await this.store.delete('push');
+        await this.store.delete(this.#key);
         const registration = await navigator.serviceWorker.getRegistration();
         const subscription = await registration?.pushManager.getSubscription();
         if (subscription) {
-            await this.api.deletePushSubscription({ body: { endpoint: subscription.endpoint } });
-            await subscription.unsubscribe();
+            const { endpoint } = subscription;
+            // Gone here even when the gateway cannot be told now: what it still pushes comes back to it as 410, which ends it there.
+            await Promise.all([this.api.deletePushSubscription({ body: { endpoint } }).catch(() => undefined), subscription.unsubscribe()]);
         }
         return (this.state = Notification.permission === 'denied' ? 'denied' : 'off');
     }
