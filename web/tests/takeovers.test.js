@@ -52,12 +52,39 @@ test('a gateway that is told to stop says goodbye: nothing is missing', async ()
     await until(() => seqs(there).length === 3, 'three');
     const place = bob.state.position;
     const before = proxy.seen('GET', stream).length;
+    let announced = 0;
+    let back = 0;
+    bob.on('state', ({ phase, reason }) => {
+        if (reason === 'goodbye') [announced, proxy.target] = [Date.now(), new URL(world.urls[1])];
+        if (announced > 0 && phase === 'live') back ||= Date.now();
+    });
     void gateway.stop('SIGTERM');
-    await until(() => bob.state.phase === 'waiting' && bob.state.reason === 'goodbye', 'goodbye', 10_000);
+    await until(() => announced > 0, 'goodbye', 10_000);
     await say(3);
-    proxy.target = new URL(world.urls[1]);
-    await until(() => seqs(there).length === 6, 'six', 15_000);
+    await until(() => seqs(there).length === 6 && back > 0, 'six', 15_000);
     assert.deepEqual(seqs(there), range(1, 6));
+    assert.equal(proxy.seen('GET', stream)[before].headers['last-event-id'], place);
+    // It was told so: it need not wait for as long as one that was cut off, which is a second at least.
+    assert.ok(back - announced < 1_500, `${back - announced} ms`);
+});
+
+test('a gateway that is killed with messages on their way, both ways: each is there once, in order', async () => {
+    const gateway = await world.gateway();
+    const { b, bob, there, proxy, say, id, ann } = await scene({ gateway: gateway.url, surroundings: { random: () => 0.1 } });
+    const keys = range(1, 30).map((n) => there.send({ body: `${n}` }));
+    const saying = say(30);
+    await until(() => seqs(there).length >= 10 && bob.outbox.length > 0, 'in the middle of it');
+    const before = proxy.seen('GET', stream).length;
+    let place;
+    bob.on('state', ({ phase, position }) => phase !== 'live' && (place ??= position));
+    await gateway.stop('SIGKILL');
+    proxy.target = new URL(world.urls[1]);
+    await saying;
+    await until(() => bob.outbox.length === 0 && seqs(there).length === 60, 'all are there', 20_000);
+    assert.deepEqual(seqs(there), range(1, 60));
+    const page = await ann.api.getMessages({ path: { id }, query: { limit: 200 } });
+    assert.deepEqual(page.items.filter((one) => one.sender === b).map((one) => one.client_id), keys);
+    await until(() => bob.state.phase === 'live', 'live again', 10_000);
     assert.equal(proxy.seen('GET', stream)[before].headers['last-event-id'], place);
 });
 
