@@ -159,7 +159,7 @@ on_both! {
     async fn while_everybody_writes_nothing_is_lost_or_doubled(fleet: Fleet) {
         let a = fleet.client(0, &User::new("ann"));
         let groups = [a.create_group("one", &["bob"]).await, a.create_group("two", &["bob"]).await];
-        let mut stream = listening(&fleet.client(1, &User::new("bob"))).await;
+        let stream = listening(&fleet.client(1, &User::new("bob"))).await;
         let (stop, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
         let writing = futures_util::future::join_all((0..4).map(|writer| {
             let client = fleet.client(writer, &User::new(if writer < 2 { "ann" } else { "bob" }));
@@ -182,7 +182,9 @@ on_both! {
             }
             stop.store(true, Ordering::Relaxed);
         };
-        let (stored, ()) = tokio::join!(writing, rebuilding);
+        // One that takes what it gets: for one that does not, a resync stands for all that is rebuilt until it takes it.
+        let hearing = stream.hear_until(|| stop.load(Ordering::Relaxed), Duration::from_secs(2));
+        let (stored, (), heard) = tokio::join!(writing, rebuilding, hearing);
         let stored: Vec<_> = stored.into_iter().flatten().collect();
         let mut count = 0;
         for (number, group) in groups.iter().enumerate() {
@@ -198,7 +200,7 @@ on_both! {
         // The stream of somebody who listened all the time: each message once, in order, but for what a resync stands for.
         let mut last: BTreeMap<String, u64> = BTreeMap::new();
         let mut resyncs = 0;
-        for event in stream.until_quiet(Duration::from_secs(2)).await {
+        for event in heard {
             match event.name.as_str() {
                 "resync" => resyncs += 1,
                 "message.created" => {

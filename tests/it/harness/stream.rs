@@ -159,6 +159,20 @@ impl EventStream {
         events
     }
 
+    /// All events, taken as they come, until that is so and it has been quiet for so long after it, or the stream has ended.
+    pub async fn hear_until(mut self, over: impl Fn() -> bool, quiet: Duration) -> Vec<Event> {
+        let mut events = Vec::new();
+        while !over() {
+            match self.event_by(Instant::now() + Duration::from_millis(100)).await {
+                Ok(Some(event)) => events.push(event),
+                Ok(None) => return events,
+                Err(()) => {}
+            }
+        }
+        events.extend(self.until_quiet(quiet).await);
+        events
+    }
+
     /// The last id it was given, from which it would go on.
     pub fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
