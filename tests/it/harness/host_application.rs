@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
 use hyper::{Request, Response};
 use serde_json::Value;
-use tokio::net::TcpListener;
 
+use super::answering::Answering;
 use super::wait::eventually;
 
 /// What signs in tests: one secret as text, and one as receivers' libraries write it.
@@ -75,36 +74,24 @@ type Behaviour = Box<dyn FnMut(&Call) -> Reply + Send>;
 
 /// The server.
 pub struct HostApplication {
-    port: u16,
+    server: Answering,
     calls: Arc<Mutex<Vec<Call>>>,
     behaviour: Arc<Mutex<Behaviour>>,
-    serving: tokio::task::JoinHandle<()>,
 }
 
 impl HostApplication {
     /// One that answers so.
     pub async fn start(behaviour: impl FnMut(&Call) -> Reply + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
         let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
         let behaviour: Arc<Mutex<Behaviour>> = Arc::new(Mutex::new(Box::new(behaviour)));
         let (kept, told) = (Arc::clone(&calls), Arc::clone(&behaviour));
-        let serving = tokio::spawn(async move {
-            let mut connections = tokio::task::JoinSet::new();
-            loop {
-                let Ok((socket, _)) = listener.accept().await else { continue };
-                let (kept, told) = (Arc::clone(&kept), Arc::clone(&told));
-                let service = service_fn(move |request| answer(Arc::clone(&kept), Arc::clone(&told), request));
-                connections
-                    .spawn(hyper::server::conn::http1::Builder::new().serve_connection(hyper_util::rt::TokioIo::new(socket), service));
-            }
-        });
-        Self { port, calls, behaviour, serving }
+        let server = Answering::start(move |request| answer(Arc::clone(&kept), Arc::clone(&told), request)).await;
+        Self { server, calls, behaviour }
     }
 
     /// Where it listens.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/seqline?from=test", self.port)
+        format!("{}/seqline?from=test", self.server.url())
     }
 
     /// From now on it answers so.
@@ -114,7 +101,7 @@ impl HostApplication {
 
     /// It goes away, with everything that is under way.
     pub fn stop(&self) {
-        self.serving.abort();
+        self.server.stop();
     }
 
     /// Everything it was told, in the order in which it came.
@@ -131,12 +118,6 @@ impl HostApplication {
     pub async fn has_taken(&self, count: usize, within: Duration) -> Vec<Call> {
         eventually(&format!("{count} calls are taken"), within, async || self.taken().len() >= count).await;
         self.taken()
-    }
-}
-
-impl Drop for HostApplication {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 

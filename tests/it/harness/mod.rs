@@ -7,6 +7,7 @@
 //! - [`user`], [`client`], [`stream`], [`frames`]: tokens, requests, event streams. They know the contract and nothing of the code.
 //! - [`described`]: holds every answer and every event that a test gets against the OpenAPI document.
 //! - [`store_clock`]: a clock of the stores' own, to step it.
+//! - [`answering`]: a server that answers HTTP, on which the next two stand.
 //! - [`host_application`]: a server that is told and asked, and answers as a test wants it to.
 //! - [`push_service`]: a push service, and browsers that decrypt what it gets.
 //! - [`wait`]: wait for a condition, never for a time.
@@ -14,6 +15,7 @@
 //! Everything is torn down when it is dropped, also by a panic, and by the kernel's help when the test process is killed.
 #![allow(dead_code, unused_imports, reason = "the harness is one piece; each test uses the part it needs")]
 
+pub mod answering;
 pub mod client;
 pub mod described;
 pub mod fleet;

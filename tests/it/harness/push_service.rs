@@ -12,11 +12,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
+use super::answering::Answering;
 use super::host_application::Reply;
 use super::user::now_s;
 use super::wait::eventually;
@@ -60,31 +59,19 @@ type Behaviour = Box<dyn FnMut(&Pushed) -> Reply + Send>;
 
 /// The service.
 pub struct PushService {
-    port: u16,
+    server: Answering,
     pushed: Arc<Mutex<Vec<Pushed>>>,
     behaviour: Arc<Mutex<Behaviour>>,
-    serving: tokio::task::JoinHandle<()>,
 }
 
 impl PushService {
     /// One that answers so.
     pub async fn start(behaviour: impl FnMut(&Pushed) -> Reply + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
         let pushed: Arc<Mutex<Vec<Pushed>>> = Arc::default();
         let behaviour: Arc<Mutex<Behaviour>> = Arc::new(Mutex::new(Box::new(behaviour)));
         let (kept, told) = (Arc::clone(&pushed), Arc::clone(&behaviour));
-        let serving = tokio::spawn(async move {
-            let mut connections = tokio::task::JoinSet::new();
-            loop {
-                let Ok((socket, _)) = listener.accept().await else { continue };
-                let (kept, told) = (Arc::clone(&kept), Arc::clone(&told));
-                let service = service_fn(move |request| answer(Arc::clone(&kept), Arc::clone(&told), request));
-                connections
-                    .spawn(hyper::server::conn::http1::Builder::new().serve_connection(hyper_util::rt::TokioIo::new(socket), service));
-            }
-        });
-        Self { port, pushed, behaviour, serving }
+        let server = Answering::start(move |request| answer(Arc::clone(&kept), Arc::clone(&told), request)).await;
+        Self { server, pushed, behaviour }
     }
 
     /// One that takes everything.
@@ -94,7 +81,7 @@ impl PushService {
 
     /// Where it is.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        self.server.url()
     }
 
     /// From now on it answers so.
@@ -116,12 +103,6 @@ impl PushService {
     pub async fn has_taken(&self, browser: &Browser, count: usize, within: Duration) -> Vec<Value> {
         eventually(&format!("{count} pushes for {}", browser.name), within, async || self.taken(browser).len() >= count).await;
         self.taken(browser).iter().map(|pushed| browser.decrypt(pushed)).collect()
-    }
-}
-
-impl Drop for PushService {
-    fn drop(&mut self) {
-        self.serving.abort();
     }
 }
 
