@@ -2,7 +2,6 @@
 //! subscription is bound to the public key that it was made with, so a new key pair ends all subscriptions.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use aws_lc_rs::agreement::{ECDH_P256, PrivateKey};
 use aws_lc_rs::encoding::{AsBigEndian, EcPrivateKeyBin};
@@ -17,8 +16,8 @@ use crate::domain::ids::Millis;
 
 /// For how long a token is good, in seconds: half of what is allowed.
 const GOOD_S: i64 = 12 * 3_600;
-/// For how long one is used: clocks may disagree, and calls take a while.
-const USED: Duration = Duration::from_secs(8 * 3_600);
+/// For how long one is used, in ms: clocks may disagree, and calls take a while.
+const USED_MS: i64 = 8 * 3_600_000;
 /// Services of which the token is remembered.
 const AUDIENCES_MAX: usize = 1_000;
 /// Bytes of a private key.
@@ -103,7 +102,7 @@ impl VapidKey {
 pub struct Vapid {
     key: VapidKey,
     subject: Option<String>,
-    known: Cache<String, (Instant, String)>,
+    known: Cache<String, (Millis, String)>,
 }
 
 impl std::fmt::Debug for Vapid {
@@ -124,14 +123,15 @@ impl Vapid {
     /// # Errors
     /// When nothing can be signed.
     pub fn authorization(&self, audience: &str, now: Millis) -> Result<String, VapidFault> {
+        // By the clock that is written into it: one that was made while the clock was wrong is of no use when it is right.
         if let Some((made_at, header)) = self.known.get(audience)
-            && made_at.elapsed() < USED
+            && (0..USED_MS).contains(&now.saturating_sub(made_at))
         {
             return Ok(header);
         }
         let token = self.key.token(audience, self.subject.as_deref(), now.div_euclid(1_000) + GOOD_S)?;
         let header = format!("vapid t={token}, k={}", self.key.public);
-        self.known.insert(audience.to_owned(), (Instant::now(), header.clone()));
+        self.known.insert(audience.to_owned(), (now, header.clone()));
         Ok(header)
     }
 }
@@ -186,6 +186,10 @@ mod tests {
         assert_eq!(claims, json!({"aud": "https://push.app", "exp": 1_700_000_000 + GOOD_S, "sub": "mailto:ops@chat.app"}));
         assert_eq!(vapid.authorization("https://push.app", 1_700_000_100_000).unwrap(), header, "it is used again");
         assert_ne!(vapid.authorization("https://other.app", 1_700_000_000_000).unwrap(), header);
+        for clock_was_set in [1_700_000_000_000 + USED_MS, 1_700_000_000_000 - 1] {
+            assert_ne!(vapid.authorization("https://push.app", clock_was_set).unwrap(), header);
+            assert_eq!(vapid.authorization("https://push.app", 1_700_000_000_000).unwrap().len(), header.len());
+        }
     }
 
     #[test]
