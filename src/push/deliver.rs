@@ -23,6 +23,8 @@ const CONNECT_MS: u64 = 5_000;
 const IDLE: Duration = Duration::from_secs(30);
 /// Connections to one service that are kept.
 const IDLE_PER_HOST_MAX: usize = 8;
+/// For how long an answer is read behind its status, in ms: whoever lets it drip must not keep a call open.
+const ANSWER_MS_MAX: u64 = 1_000;
 /// Most that is read of an answer, in bytes: nothing in it matters but its end, after which the connection can be used again.
 const ANSWER_BYTES_MAX: usize = 4_096;
 
@@ -143,15 +145,18 @@ impl Door {
         let answer = request.send().await.map_err(|error| fault_of(&error))?;
         let status = answer.status().as_u16();
         let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
-        let mut read = 0;
         let mut chunks = answer.bytes_stream();
         // The status alone counts: what breaks or is late behind it changes nothing.
-        while let Some(Ok(chunk)) = chunks.next().await {
-            read += chunk.len();
-            if read > ANSWER_BYTES_MAX {
-                break;
+        let rest = async {
+            let mut read = 0;
+            while let Some(Ok(chunk)) = chunks.next().await {
+                read += chunk.len();
+                if read > ANSWER_BYTES_MAX {
+                    break;
+                }
             }
-        }
+        };
+        let _ = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), rest).await;
         Ok(Delivered { status, retry_after })
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use seqline::push::deliver::Terms;
 use seqline::push::{BrowserKeys, Door, Endpoint, Lookup, PushFault, Urgency, VapidKey};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::harness::push_service::{Browser, FLAGS, PushService};
@@ -130,6 +131,28 @@ async fn a_service_that_is_silent_holds_up_no_other() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
+/// What answers, and then never comes to the end of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_drips_keeps_no_call_open() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}/x", listener.local_addr().unwrap());
+    let dripping = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((mut socket, _)) = listener.accept().await {
+            socket.read_u8().await.unwrap();
+            socket.write_all(b"HTTP/1.1 201 Created\r\ncontent-length: 100\r\n\r\n.").await.unwrap();
+            held.push(socket);
+        }
+    });
+    let lookup: Lookup = Arc::new(|_| Box::pin(async { Ok(Vec::new()) }));
+    let door = Door::new(VapidKey::read(FLAGS[1]).unwrap(), None, Duration::from_secs(3_600), true, lookup).unwrap();
+    let (endpoint, keys, terms) = (Endpoint::parse(&endpoint, true).unwrap(), keys(), terms());
+    let delivered = door.deliver(&endpoint, &keys, &terms, b"{}", 1_764_500_000_000);
+    let delivered = tokio::time::timeout(PATIENCE, delivered).await.expect("it ends");
+    assert_eq!(delivered.unwrap().status, 201);
+    dripping.abort();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_is_killed_while_it_pushes_loses_nothing() {
     let service = PushService::start(|pushed| if pushed.path.ends_with("bob") { Reply::Silence } else { Reply::Status(201) }).await;
@@ -164,6 +187,16 @@ async fn a_worker_that_is_killed_while_it_pushes_loses_nothing() {
     .await;
 }
 
+/// Keys of a browser (RFC 8291, appendix A).
+fn keys() -> BrowserKeys {
+    let p256dh = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
+    BrowserKeys::parse(p256dh, "BTBZMqHH6r4Tts7J_aSIgg").unwrap()
+}
+
+fn terms() -> Terms {
+    Terms { ttl_s: 60, urgency: Urgency::Normal, topic: "t".into() }
+}
+
 /// A name that leads elsewhere when it is first looked up (to the address of nobody), and to this machine ever after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_that_turns_to_a_private_address_is_not_called() {
@@ -189,12 +222,7 @@ async fn a_name_that_turns_to_a_private_address_is_not_called() {
         Door::new(key, None, Duration::from_secs(2), allow_loopback, Arc::clone(&lookup)).unwrap()
     };
     let endpoint = Endpoint::parse("https://push.rebinding.app/x", false).unwrap();
-    let keys = BrowserKeys::parse(
-        "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
-        "BTBZMqHH6r4Tts7J_aSIgg",
-    )
-    .unwrap();
-    let terms = Terms { ttl_s: 60, urgency: Urgency::Normal, topic: "t".into() };
+    let (keys, terms) = (keys(), terms());
     let guarded = door(false);
     for _ in 0..3 {
         assert_eq!(guarded.deliver(&endpoint, &keys, &terms, b"{}", 1_764_500_000_000).await, Err(PushFault::Unreachable));
