@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::harness::push_service::{Browser, FLAGS, PushService};
 use crate::harness::{Fleet, PATIENCE, RedisKind, Reply, StorePair, User, eventually, on_both, pair};
 use crate::push::{count, nothing_waits};
+use crate::resequence::intrude;
 use crate::scene::{archive_all, dispatch_all, forget_cursor, group, send_run};
 
 /// The flags of all tests, and these.
@@ -195,6 +196,25 @@ async fn who_has_looked_is_told_at_once_of_what_comes_next() {
     ann.send(&lake, "k3", "three").await.expect(201);
     let said = service.has_taken(&browser, 2, PATIENCE).await;
     assert_eq!((&said[1]["seq"], &said[1]["unread"]), (&json!(3), &json!(1)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_numbered_anew_wakes_its_readers() {
+    let service = PushService::willing().await;
+    let fleet = Fleet::start_with(RedisKind::Single, 2, 1, &FLAGS).await;
+    let (ann, bob) = (fleet.client(0, &User::new("ann")), fleet.client(1, &User::new("bob")));
+    let browser = Browser::new(&service, "bob");
+    browser.register(&bob, true).await.expect(201);
+    let group = ann.create_group("Lake", &["bob"]).await;
+    let head = ann.conversation(&group).await.json["head_seq"].as_u64().unwrap();
+    intrude(fleet.database(), &group, [head + 1]).await;
+    let sent = ann.send(&group, "k1", "whisper").await.expect(201);
+    let said = service.has_taken(&browser, 1, PATIENCE).await;
+    let again = ann.send(&group, "k1", "whisper").await.expect(200);
+    assert!(again.seq() > sent.seq());
+    assert_eq!((&said[0]["message"]["preview"], &said[0]["seq"]), (&json!("whisper"), &again.json["seq"]));
+    nothing_waits(fleet.database(), 1).await;
+    assert_eq!(service.pushed().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,7 +14,7 @@ use crate::harness::{
 use crate::scene;
 
 /// Puts messages of somebody else on these numbers, behind everybody's back, and gives their ids.
-async fn intrude(database: &TestDatabase, conversation: &str, seqs: impl IntoIterator<Item = u64>) -> Vec<String> {
+pub async fn intrude(database: &TestDatabase, conversation: &str, seqs: impl IntoIterator<Item = u64>) -> Vec<String> {
     let mut connection = database.connect().await;
     let mut ids = Vec::new();
     for seq in seqs {
