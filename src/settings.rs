@@ -201,7 +201,7 @@ pub struct Settings {
     /// Milliseconds within which a push service must answer
     #[arg(long, env = "SEQLINE_PUSH_TIMEOUT_MS", default_value_t = 10_000, value_name = "MS")]
     pub push_timeout_ms: u64,
-    /// Pushes that one worker has under way at the same time, at most half of them to one push service
+    /// Pushes that one worker has under way at the same time, at most half of them to one push service, and half to all that have not taken any
     #[arg(long, env = "SEQLINE_PUSH_CALLS_MAX", default_value_t = 64, value_name = "N")]
     pub push_calls_max: u64,
     /// Whether loopback addresses are endpoints of pushes, over http and on any port; for tests

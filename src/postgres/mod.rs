@@ -51,6 +51,6 @@ pub use leases::{Lease, LeaseGrant};
 pub use media::{Checked, ClaimFor, Shown};
 pub use preferences::PreferencesRow;
 pub use profiles::StoredProfile;
-pub use push_queue::{ClaimedPush, PushLine, PushRow};
+pub use push_queue::{CLAIMED_OF_HOST_MAX, ClaimedPush, HostRoom, PushLine, PushRow, WaitingHost};
 pub use push_subscriptions::{PushSubscriptionRow, Registered};
 pub use webhooks::WebhookRow;

@@ -18,8 +18,8 @@ use super::connection::{Archive, bound, read, read_conversation, read_user, stor
 use super::error::{ArchiveError, Fault};
 use crate::domain::ids::{ConversationId, Millis, Seq, UserId};
 
-/// Waiting rows among which a claim looks for those of different hosts.
-const LOOKED_AT_MAX: i64 = 500;
+/// Pushes of one host that are claimed at a time.
+pub const CLAIMED_OF_HOST_MAX: u64 = 8;
 /// Rows up to which the queue is counted.
 const COUNTED_MAX: u64 = 100_000;
 /// Resting rows that are taken away at a time.
@@ -84,6 +84,24 @@ pub struct ClaimedPush {
     pub registered_at: Millis,
 }
 
+/// A push service for which something waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingHost {
+    /// Host and port.
+    pub host: String,
+    /// For how long its oldest push could have gone, in ms; below 0 when none may go yet.
+    pub late_ms: i64,
+}
+
+/// How many pushes may go to a push service now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostRoom {
+    /// Host and port.
+    pub host: String,
+    /// So many, of which [`CLAIMED_OF_HOST_MAX`] at a time.
+    pub most: u64,
+}
+
 /// How much waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushBacklog {
@@ -93,7 +111,8 @@ pub struct PushBacklog {
     pub late_ms: u64,
 }
 
-/// Notes where something was said, sorted by conversation.
+/// Notes where something was said, sorted by conversation. What comes below what was noted before, because it had stood aside, is noted no more:
+/// its readers were woken for what came after it.
 pub(super) async fn note(tx: &mut PgConnection, rows: &[PushRow], outcome: &BatchOutcome) -> Result<(), Fault> {
     let mut lines: BTreeMap<&str, (Seq, Seq)> = BTreeMap::new();
     for row in rows.iter().filter(|row| !outcome.is_lost(&row.conv, row.seq, row.message)) {
@@ -173,8 +192,14 @@ impl Archive {
                 .execute(&mut *tx)
                 .await?;
                 let noted = sqlx::query(
-                    "INSERT INTO push_queue AS q (subscription_id, conv_id, user_id, host, seq, named, queued_at_ms, free_at_ms)
-                     SELECT s.id, m.conv_id, s.user_id, s.host, newest.seq, naming.any_of_them, now_is.ms, now_is.ms
+                    // Who is named is worked out once, not for each member: a backlog may be long.
+                    "WITH named AS MATERIALIZED (
+                         SELECT name, max(n.seq) AS seq
+                         FROM messages AS n CROSS JOIN LATERAL jsonb_array_elements_text(n.content -> 'mentions') AS name
+                         WHERE n.conv_id = $1 AND n.seq > $2 AND n.seq <= $3 AND n.content ? 'mentions' AND n.deleted_at_ms IS NULL
+                         GROUP BY name)
+                     INSERT INTO push_queue AS q (subscription_id, conv_id, user_id, host, seq, named, queued_at_ms, free_at_ms)
+                     SELECT s.id, m.conv_id, s.user_id, s.host, newest.seq, COALESCE(named.seq > seen.seq, false), now_is.ms, now_is.ms
                      FROM (SELECT (extract(epoch FROM statement_timestamp()) * 1000)::bigint AS ms) AS now_is
                      CROSS JOIN members AS m
                      JOIN push_subscriptions AS s ON s.user_id = m.user_id
@@ -186,10 +211,7 @@ impl Archive {
                          WHERE n.conv_id = $1 AND n.seq > seen.seq AND n.seq <= $3 AND n.sender <> m.user_id AND n.kind <> 'system'
                            AND n.deleted_at_ms IS NULL AND n.created_at_ms >= $4
                          ORDER BY n.seq DESC LIMIT 1) AS newest
-                     CROSS JOIN LATERAL (
-                         SELECT EXISTS (SELECT 1 FROM messages AS n
-                                        WHERE n.conv_id = $1 AND n.seq > seen.seq AND n.seq <= $3 AND n.content ? 'mentions'
-                                          AND n.deleted_at_ms IS NULL AND n.content -> 'mentions' ? m.user_id) AS any_of_them) AS naming
+                     LEFT JOIN named ON named.name = m.user_id
                      WHERE m.conv_id = $1 AND m.left_rev IS NULL AND NOT COALESCE(p.muted, false)
                      ORDER BY s.id
                      ON CONFLICT (subscription_id, conv_id) DO UPDATE SET
@@ -223,35 +245,60 @@ impl Archive {
         .await
     }
 
-    /// Claims for `hold_ms` up to `limit` browsers that wait to be woken, those first that have waited longest; none at `busy` hosts, and
-    /// at most `each` of any other.
+    /// The next `limit` hosts after this one, in the order of their names, for which something waits. Each costs one look into an index, however
+    /// much waits for it.
     ///
     /// # Errors
     /// When the archive does not answer.
-    pub async fn claim_pushes(
-        &self,
-        claim: Uuid,
-        limit: u64,
-        busy: &[String],
-        each: u64,
-        hold_ms: u64,
-    ) -> Result<Vec<ClaimedPush>, ArchiveError> {
-        let busy = busy.to_vec();
+    pub async fn waiting_push_hosts(&self, after: &str, limit: u64) -> Result<Vec<WaitingHost>, ArchiveError> {
+        let after = after.to_owned();
+        self.unit("waiting_push_hosts", move |connection| {
+            let after = after.clone();
+            Box::pin(async move {
+                let hosts: Vec<(String, i64)> = sqlx::query_as(
+                    "WITH RECURSIVE walk AS (
+                         (SELECT q.host, q.free_at_ms, 1::bigint AS place FROM push_queue AS q
+                          WHERE q.seq > q.sent_seq AND q.host > $1 ORDER BY q.host, q.free_at_ms LIMIT 1)
+                         UNION ALL
+                         SELECT next.host, next.free_at_ms, walk.place + 1 FROM walk CROSS JOIN LATERAL (
+                             SELECT q.host, q.free_at_ms FROM push_queue AS q
+                             WHERE q.seq > q.sent_seq AND q.host > walk.host ORDER BY q.host, q.free_at_ms LIMIT 1) AS next
+                         WHERE walk.place < $2)
+                     SELECT host, (extract(epoch FROM statement_timestamp()) * 1000)::bigint - free_at_ms FROM walk ORDER BY place",
+                )
+                .bind(after)
+                .bind(bound(limit))
+                .fetch_all(connection)
+                .await?;
+                Ok(hosts.into_iter().map(|(host, late_ms)| WaitingHost { host, late_ms }).collect())
+            })
+        })
+        .await
+    }
+
+    /// Claims for `hold_ms` up to `limit` browsers that wait to be woken, those first that have waited longest, at hosts that have room for them.
+    ///
+    /// # Errors
+    /// When the archive does not answer.
+    pub async fn claim_pushes(&self, claim: Uuid, limit: u64, rooms: &[HostRoom], hold_ms: u64) -> Result<Vec<ClaimedPush>, ArchiveError> {
+        let (hosts, most): (Vec<String>, Vec<i64>) = rooms.iter().map(|room| (room.host.clone(), bound(room.most))).unzip();
         self.unit("claim_pushes", move |connection| {
-            let busy = busy.clone();
+            let (hosts, most) = (hosts.clone(), most.clone());
             Box::pin(async move {
                 let rows: Vec<ClaimedRow> = sqlx::query_as(
-                    "WITH waiting AS (
-                         SELECT w.subscription_id, w.conv_id, w.free_at_ms, row_number() OVER (PARTITION BY w.host ORDER BY w.free_at_ms) AS place
-                         FROM (SELECT subscription_id, conv_id, host, free_at_ms FROM push_queue
-                               WHERE seq > sent_seq AND free_at_ms <= (extract(epoch FROM statement_timestamp()) * 1000)::bigint
-                                 AND host <> ALL($3::text[])
-                               ORDER BY free_at_ms LIMIT $6) AS w),
+                    // The 8 is CLAIMED_OF_HOST_MAX: a number that is not known beforehand would be taken for a tenth of the table.
+                    "WITH now_is AS (SELECT (extract(epoch FROM statement_timestamp()) * 1000)::bigint AS ms),
+                     waiting AS (
+                         SELECT w.* FROM unnest($3::text[], $4::bigint[]) AS room (host, most) CROSS JOIN LATERAL (
+                             SELECT f.*, row_number() OVER (ORDER BY f.free_at_ms) AS place
+                             FROM (SELECT subscription_id, conv_id, free_at_ms FROM push_queue
+                                   WHERE host = room.host AND seq > sent_seq AND free_at_ms <= (SELECT ms FROM now_is)
+                                   ORDER BY free_at_ms LIMIT 8) AS f) AS w
+                         WHERE w.place <= room.most),
                      free AS (
                          SELECT q.subscription_id, q.conv_id FROM push_queue AS q
                          JOIN waiting AS w ON w.subscription_id = q.subscription_id AND w.conv_id = q.conv_id
-                         WHERE w.place <= $4 AND q.seq > q.sent_seq
-                           AND q.free_at_ms <= (extract(epoch FROM statement_timestamp()) * 1000)::bigint
+                         WHERE q.seq > q.sent_seq AND q.free_at_ms <= (SELECT ms FROM now_is)
                          ORDER BY w.free_at_ms LIMIT $2 FOR UPDATE OF q SKIP LOCKED)
                      UPDATE push_queue AS q SET claim = $1, free_at_ms = (extract(epoch FROM statement_timestamp()) * 1000)::bigint + $5
                      FROM free JOIN push_subscriptions AS s ON s.id = free.subscription_id
@@ -262,10 +309,9 @@ impl Archive {
                 )
                 .bind(claim)
                 .bind(bound(limit))
-                .bind(busy)
-                .bind(bound(each))
+                .bind(hosts)
+                .bind(most)
                 .bind(bound(hold_ms))
-                .bind(LOOKED_AT_MAX)
                 .fetch_all(connection)
                 .await?;
                 rows.into_iter().map(ClaimedRow::into_push).collect()

@@ -26,6 +26,7 @@ mod lagging;
 mod live_reads;
 pub mod news;
 pub mod own_shards;
+mod push_hosts;
 pub mod recipients;
 pub mod repeat;
 pub mod send_pushes;

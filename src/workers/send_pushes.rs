@@ -5,10 +5,9 @@
 //! ```
 //! Safe to run twice: a line is worked on by maxima, a browser is claimed for as long as a call may take and a little more, under a token that
 //! nobody else has. A worker that dies leaves its claims, which end by themselves, and the browsers are woken again: at least once. A push
-//! service that is slow or away has a bounded part of the calls, so others do not wait for it.
+//! service that is slow or away has a bounded part of the calls, and so have all together that have proven nothing, so others do not wait for them.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -20,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::WorkError;
+use super::push_hosts::{Call, Hosts, Met};
 use super::repeat::{Next, Worker};
 use super::send_webhooks::pause_ms;
 use crate::actions::Stores;
@@ -41,14 +41,8 @@ const CLAIM_SPARE_MS: u64 = 10_000;
 const OURS_PAUSE_MS: u64 = 1_000;
 /// By how often the pause between pushes of a busy group doubles at most.
 const DOUBLINGS_MAX: u32 = 5;
-/// Pushes of one host that are claimed at once.
-const CLAIMED_OF_HOST_MAX: u64 = 8;
-/// Silences of a host in a row after which only few calls at a time go there.
-const SILENCES_MAX: u32 = 3;
-/// Calls under way to a host that is silent.
-const CALLS_TO_SILENT_MAX: u64 = 2;
-/// For how long it is remembered that a host was silent.
-const SILENCE_KEPT: Duration = Duration::from_secs(600);
+/// Push services that are looked at in one round.
+const HOSTS_MAX: u64 = 1_000;
 /// Between two looks at how much waits, and at what may be forgotten.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
 
@@ -60,6 +54,8 @@ pub struct SendPushes {
     hosts: Arc<Hosts>,
     ended: Arc<Notify>,
     stop: CancellationToken,
+    /// The host up to which hosts were looked at, in the order of their names; the next look begins behind it.
+    looked_to: String,
     measured_at: Option<Instant>,
 }
 
@@ -67,8 +63,9 @@ impl SendPushes {
     /// Does nothing while push is off.
     #[must_use]
     pub fn new(stores: Arc<Stores>) -> Self {
-        let hosts = Arc::new(Hosts { calls_max: (stores.settings.push_calls_max / 2).max(1), known: Mutex::default() });
-        Self { stores, calls: JoinSet::new(), hosts, ended: Arc::default(), stop: CancellationToken::new(), measured_at: None }
+        let hosts = Arc::new(Hosts::new(stores.settings.push_calls_max));
+        let (ended, stop) = (Arc::default(), CancellationToken::new());
+        Self { stores, calls: JoinSet::new(), hosts, ended, stop, looked_to: String::new(), measured_at: None }
     }
 
     /// Waits until the calls under way have been answered, and begins no more.
@@ -82,8 +79,18 @@ impl SendPushes {
         let (archive, settings) = (&self.stores.archive, &self.stores.settings);
         let lines = archive.claim_push_lines(LINES_MAX, settings.push_delay_ms, LINE_HOLD_MS).await?;
         let since = self.stores.clock.now() - i64::try_from(settings.push_ttl * 1_000).unwrap_or(i64::MAX);
+        let mut failed = false;
         for line in &lines {
-            archive.expand_push_line(line, since, settings.push_interval_ms).await?;
+            match archive.expand_push_line(line, since, settings.push_interval_ms).await {
+                Ok(_) => {}
+                // One may be broken, or too long to be done in time; two, and it is the archive.
+                Err(error) if failed => return Err(error.into()),
+                Err(error) => {
+                    // It is tried again when its claim ends; the others do not wait for it.
+                    tracing::warn!(conversation = %line.conv, %error, "the browsers of a conversation's members cannot be looked for");
+                    failed = !matches!(error, ArchiveError::Refused(_));
+                }
+            }
         }
         Ok(lines.len() as u64 == LINES_MAX)
     }
@@ -96,8 +103,15 @@ impl SendPushes {
         if free == 0 {
             return Ok(false);
         }
+        let waiting = self.stores.archive.waiting_push_hosts(&self.looked_to, HOSTS_MAX).await?;
+        let end = waiting.get(HOSTS_MAX as usize - 1).map_or("", |last| &last.host);
+        let rooms = self.hosts.rooms(&waiting, end.is_empty() && self.looked_to.is_empty());
+        end.clone_into(&mut self.looked_to);
+        if rooms.is_empty() {
+            return Ok(false);
+        }
         let (claim, hold_ms) = (Uuid::now_v7(), settings.push_timeout_ms + CLAIM_SPARE_MS);
-        let claimed = self.stores.archive.claim_pushes(claim, free, &self.hosts.busy(), CLAIMED_OF_HOST_MAX, hold_ms).await?;
+        let claimed = self.stores.archive.claim_pushes(claim, free, &rooms, hold_ms).await?;
         let more = !claimed.is_empty();
         for push in claimed {
             let (stores, ended, stop) = (Arc::clone(&self.stores), Arc::clone(&self.ended), self.stop.clone());
@@ -182,7 +196,12 @@ async fn send_one(stores: &Stores, door: &Push, push: &ClaimedPush, claim: Uuid,
     let begun = Instant::now();
     let answer = door.door.deliver(&endpoint, &keys, &terms, &words.into_text(), stores.clock.now()).await;
     metrics::PUSH_SECONDS.since(&[], begun);
-    call.ended(!matches!(answer, Err(PushFault::Timeout | PushFault::Unreachable)));
+    let met = match &answer {
+        Ok(Delivered { status: 200..=299, .. }) => Met::Took,
+        Ok(Delivered { status: 500..=599, .. }) | Err(PushFault::Timeout | PushFault::Unreachable) => Met::Failed,
+        Ok(_) | Err(PushFault::Unmade) => Met::Answered,
+    };
+    call.ended(met, begun.elapsed());
     let failed = |what: String, retry_after: Option<Duration>| {
         outcome("failed");
         tracing::info!(conversation = %push.conv, host = push.host, tries = push.tries + 1, last = what, "a push failed; it is tried again");
@@ -222,88 +241,4 @@ fn terms(push: &ClaimedPush, words: &PushWords, ttl_s: u64) -> Terms {
 fn wait_ms(push: &ClaimedPush, interval_ms: u64) -> u64 {
     let doublings = if push.conv.kind() == Kind::Group { push.sent.min(DOUBLINGS_MAX) } else { 0 };
     interval_ms << doublings
-}
-
-/// How many calls are under way to each host, and which hosts were silent lately.
-#[derive(Debug)]
-struct Hosts {
-    calls_max: u64,
-    known: Mutex<HashMap<String, HostState>>,
-}
-
-#[derive(Debug, Default)]
-struct HostState {
-    under_way: u64,
-    silences: u32,
-    silent_at: Option<Instant>,
-}
-
-/// A call under way; it is not any more when this is dropped.
-struct Call {
-    hosts: Arc<Hosts>,
-    host: String,
-}
-
-impl Hosts {
-    fn begin(self: &Arc<Self>, host: &str) -> Call {
-        self.with(host, |state| state.under_way += 1);
-        Call { hosts: Arc::clone(self), host: host.to_owned() }
-    }
-
-    fn with(&self, host: &str, change: impl FnOnce(&mut HostState)) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        change(known.entry(host.to_owned()).or_default());
-    }
-
-    /// Hosts to which no more calls go for now.
-    fn busy(&self) -> Vec<String> {
-        let most =
-            |state: &HostState| if state.silences >= SILENCES_MAX { CALLS_TO_SILENT_MAX.min(self.calls_max) } else { self.calls_max };
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.iter().filter(|(_, state)| state.under_way >= most(state)).map(|(host, _)| host.clone()).collect()
-    }
-
-    /// Forgets hosts with which there is nothing.
-    fn forget(&self) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, state| state.under_way > 0 || state.silent_at.is_some_and(|at| at.elapsed() < SILENCE_KEPT));
-    }
-}
-
-impl Call {
-    fn ended(&self, answered: bool) {
-        self.hosts.with(&self.host, |state| {
-            (state.silences, state.silent_at) = if answered { (0, None) } else { (state.silences.saturating_add(1), Some(Instant::now())) };
-        });
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.hosts.with(&self.host, |state| state.under_way = state.under_way.saturating_sub(1));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_silent_host_keeps_few_calls_and_no_host_all() {
-        let hosts = Arc::new(Hosts { calls_max: 4, known: Mutex::default() });
-        let mut calls: Vec<Call> = (0..4).map(|_| hosts.begin("a")).collect();
-        assert_eq!(hosts.busy(), ["a"]);
-        calls.pop();
-        assert!(hosts.busy().is_empty());
-        (0..3).for_each(|_| calls[0].ended(false));
-        assert_eq!(hosts.busy(), ["a"], "three are too many for one that is silent");
-        calls.truncate(1);
-        assert!(hosts.busy().is_empty(), "one may try");
-        calls[0].ended(true);
-        calls.extend((0..2).map(|_| hosts.begin("a")));
-        assert!(hosts.busy().is_empty());
-        calls.clear();
-        hosts.forget();
-        assert!(hosts.known.lock().unwrap().is_empty());
-    }
 }

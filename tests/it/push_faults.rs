@@ -131,6 +131,49 @@ async fn a_service_that_is_silent_holds_up_no_other() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
+/// Anybody who may register an endpoint may register many, each at another host that takes a call and says nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_many_hosts_are_dead_the_others_are_served() {
+    let willing = [PushService::willing().await, PushService::willing().await];
+    let more = ["--push-calls-max", "4", "--push-timeout-ms", "120000"];
+    let fleet = Fleet::start_with(RedisKind::Single, 1, 1, &flags(&more)).await;
+    let (ann, mallory) = (fleet.client(0, &User::new("ann")), fleet.client(0, &User::new("mallory")));
+    let browsers = willing.each_ref().map(|service| Browser::new(service, "dan"));
+    for browser in &browsers {
+        browser.register(&fleet.client(0, &User::new("dan")), true).await.expect(201);
+    }
+    ann.send_to_peer("dan", "k0", "hello").await.expect(201);
+    for (service, browser) in willing.iter().zip(&browsers) {
+        service.has_taken(browser, 1, PATIENCE).await;
+    }
+    let called = Arc::new(AtomicUsize::new(0));
+    let mut dead = tokio::task::JoinSet::new();
+    for n in 0..16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}/{n}", listener.local_addr().unwrap());
+        let mut subscription = Browser::new(&willing[0], "dead").subscription(false);
+        subscription["endpoint"] = json!(endpoint);
+        mallory.put("/v1/push/subscriptions", Some(&subscription)).await.expect(201);
+        let called = Arc::clone(&called);
+        dead.spawn(async move {
+            let mut held = Vec::new();
+            while let Ok((socket, _)) = listener.accept().await {
+                called.fetch_add(1, Ordering::SeqCst);
+                held.push(socket);
+            }
+        });
+    }
+    ann.send_to_peer("mallory", "k", "hello").await.expect(201);
+    eventually("dead ones are called", PATIENCE, async || called.load(Ordering::SeqCst) > 0).await;
+    for n in 1..4 {
+        ann.send_to_peer("dan", &format!("k{n}"), "hello").await.expect(201);
+        for (service, browser) in willing.iter().zip(&browsers) {
+            service.has_taken(browser, n + 1, PATIENCE).await;
+        }
+    }
+    assert!(called.load(Ordering::SeqCst) <= 2, "half of the calls at most");
+}
+
 /// What answers, and then never comes to the end of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_drips_keeps_no_call_open() {
