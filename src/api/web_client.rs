@@ -59,6 +59,7 @@ pub const FILES: &[WebFile] = files! {
     "/app/element.js" => "app/element.js",
     "/app/errors.js" => "app/errors.js",
     "/app/format.js" => "app/format.js",
+    "/app/kept.js" => "app/kept.js",
     "/app/list_row.js" => "app/list_row.js",
     "/app/list_view.js" => "app/list_view.js",
     "/app/main.js" => "app/main.js",

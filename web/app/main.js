@@ -7,7 +7,8 @@
 
 import { connect } from '../seqline.js';
 import { mountDemo } from './demo.js';
-import { forget, tokenSource } from './session.js';
+import { told } from './errors.js';
+import { forget, tokenInAddress, tokenSource } from './session.js';
 import { applyTheme } from './settings_panel.js';
 import { mountShell } from './shell.js';
 import { mountSignIn } from './sign_in.js';
@@ -18,6 +19,10 @@ let end = null;
 
 applyTheme();
 begin(false);
+// A link with a token, followed in a tab where the page is open already, changes the address and loads nothing.
+addEventListener('hashchange', () => {
+  if (tokenInAddress()) begin(false);
+});
 
 /** @param {boolean} refused whether there was a token that is not accepted any more */
 function begin(refused) {
@@ -50,7 +55,8 @@ function begin(refused) {
  * @param {string} peer
  */
 async function openWith(chat, peer) {
-  const made = await chat.createConversation({ kind: 'single', peer });
+  const made = await told(chat.createConversation({ kind: 'single', peer }));
+  if (!made) return;
   const query = new URLSearchParams(location.search);
   query.set('c', made.id);
   history.replaceState(history.state, '', `?${query}`);

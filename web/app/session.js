@@ -8,9 +8,12 @@
  * - in `seqline dev`, `?as=NAME`: the demonstration signs one for whoever asks on this machine.
  */
 
+import { forThisTab } from './kept.js';
+
 /** @typedef {(asked: { rejected: string | null }) => Promise<string>} GetToken `rejected` is the token that is not accepted any more */
 
 const KEPT = 'seqline.token';
+const IN_ADDRESS = /(?:^#|&)token=([^&]+)/;
 
 /** A token that must be asked of the person. */
 export class SignInNeeded extends Error {
@@ -31,14 +34,14 @@ export function tokenSource(query, onNeeded) {
   if (typeof hook === 'function') return (asked) => hook(asked);
   const wanted = query.get('as');
   if (wanted) return () => demoToken(wanted);
-  const given = /(?:^#|&)token=([^&]+)/.exec(location.hash)?.[1];
+  const given = IN_ADDRESS.exec(location.hash)?.[1];
   if (given) {
     history.replaceState(history.state, '', location.pathname + location.search);
-    keep(decodeURIComponent(given));
+    keep(decoded(given));
   }
-  if (!sessionStorage.getItem(KEPT)) return null;
+  if (!forThisTab.get(KEPT)) return null;
   return async ({ rejected }) => {
-    const kept = sessionStorage.getItem(KEPT);
+    const kept = forThisTab.get(KEPT);
     if (kept && kept !== rejected) return kept;
     forget();
     onNeeded(true);
@@ -46,13 +49,27 @@ export function tokenSource(query, onNeeded) {
   };
 }
 
+/** Whether a token stands in the address: also a page that is open already may be given one. */
+export function tokenInAddress() {
+  return IN_ADDRESS.test(location.hash);
+}
+
+/** What somebody cut short is no token, and no reason to show nothing at all. @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 /** @param {string} token */
 export function keep(token) {
-  sessionStorage.setItem(KEPT, token);
+  forThisTab.set(KEPT, token);
 }
 
 export function forget() {
-  sessionStorage.removeItem(KEPT);
+  forThisTab.set(KEPT, null);
 }
 
 /** Whether this has the shape of a token. @param {string} text */

@@ -6,13 +6,14 @@ import { toggle } from './details.js';
 import { openDialog } from './dialog.js';
 import { h, isolated } from './element.js';
 import { told } from './errors.js';
+import { forGood } from './kept.js';
 import { currentLanguage, pieces, setLanguage, t } from './words.js';
 
 const KEPT = 'seqline.theme';
 
 /** Sets what was chosen here before; called first of all. */
 export function applyTheme() {
-  const kept = localStorage.getItem(KEPT);
+  const kept = forGood.get(KEPT);
   if (kept === 'light' || kept === 'dark') document.documentElement.dataset.theme = kept;
   else delete document.documentElement.dataset.theme;
 }
@@ -32,9 +33,8 @@ export function openSettings(page, options) {
         close();
         options.onLanguage();
       }),
-      select(t('theme'), 'theme', [['', t('theme_auto')], ['light', t('theme_light')], ['dark', t('theme_dark')]], localStorage.getItem(KEPT) ?? '', (value) => {
-        if (value) localStorage.setItem(KEPT, value);
-        else localStorage.removeItem(KEPT);
+      select(t('theme'), 'theme', [['', t('theme_auto')], ['light', t('theme_light')], ['dark', t('theme_dark')]], forGood.get(KEPT) ?? '', (value) => {
+        forGood.set(KEPT, value || null);
         applyTheme();
       }),
       pushPart(chat),

@@ -12,6 +12,8 @@ import { locale, t } from './words.js';
  */
 export function mountSignIn(root, { refused, onToken }) {
   document.documentElement.lang = locale();
+  // It counted what was unread for somebody.
+  document.title = t('app');
   const field = h('textarea', { class: 'input', rows: '4', 'aria-label': t('sign_in_field'), placeholder: 'eyJ…', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', 'data-testid': 'token' });
   const fault = h('p', { class: 'error-text', role: 'alert', hidden: !refused }, t('sign_in_refused'));
   const form = h(

@@ -2,6 +2,7 @@
  * The words of the page, in the reader's language.
  */
 
+import { forGood } from './kept.js';
 import { en } from './words_en.js';
 import { zh } from './words_zh.js';
 
@@ -17,7 +18,7 @@ let language = chosen();
 
 /** @returns {Language} */
 function chosen() {
-  const kept = localStorage.getItem(KEPT);
+  const kept = forGood.get(KEPT);
   if (kept === 'en' || kept === 'zh') return kept;
   return (navigator.languages ?? [navigator.language]).find((wanted) => /^(en|zh)\b/i.test(wanted))?.toLowerCase().startsWith('zh') ? 'zh' : 'en';
 }
@@ -36,7 +37,7 @@ export function locale() {
 /** @param {Language} wanted */
 export function setLanguage(wanted) {
   language = wanted;
-  localStorage.setItem(KEPT, wanted);
+  forGood.set(KEPT, wanted);
 }
 
 /**
@@ -57,6 +58,11 @@ export function t(word, values) {
 export function tn(word, n, values) {
   const form = new Intl.PluralRules(locale()).select(n) === 'one' ? 'one' : 'other';
   return t(/** @type {Word} */ (`${word}_${form}`), { n: new Intl.NumberFormat(locale()).format(n), ...values });
+}
+
+/** The word in every language: what was written in one may be read in another. @param {Word} word */
+export function inEveryLanguage(word) {
+  return Object.values(ALL).map((words) => words[word]);
 }
 
 /**
