@@ -1791,6 +1791,8 @@ declare class Push {
     });
     /** @type {PushState} */
     state: PushState;
+    /** Whether pushes say who wrote what. */
+    preview: boolean;
     api: Api;
     store: Store;
     me: () => string | null;

@@ -11,6 +11,9 @@ export class Push {
     /** @type {PushState} */
     state = 'off';
 
+    /** Whether pushes say who wrote what. */
+    preview = false;
+
     /**
      * @param {object} options
      * @param {import('./contract.js').Api} options.api
@@ -48,9 +51,12 @@ export class Push {
      */
     async enable({ preview = false } = {}) {
         if (!this.supported) return (this.state = 'unsupported');
-        if ((await Notification.requestPermission()) !== 'granted') return (this.state = 'denied');
+        const leave = await Notification.requestPermission();
+        // Who closed the question has not said no, and may be asked again.
+        if (leave !== 'granted') return (this.state = leave === 'denied' ? 'denied' : 'off');
         await this.#subscribe(preview);
         await this.store.set(this.#key, { preview });
+        this.preview = preview;
         return (this.state = 'on');
     }
 
@@ -78,7 +84,8 @@ export class Push {
         if (!this.supported || Notification.permission !== 'granted') return this.state;
         const wanted = await this.store.get(this.#key);
         if (!wanted) return this.state;
-        await this.#subscribe(Boolean(wanted.preview));
+        this.preview = Boolean(wanted.preview);
+        await this.#subscribe(this.preview);
         return (this.state = 'on');
     }
 

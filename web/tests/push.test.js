@@ -29,7 +29,7 @@ after(async () => {
 
 /** What a browser has for pushes, put where the module looks for it until the end of the test. */
 function browserOf(t) {
-    const browser = { asked: 0, subscription: null, keys: new Map() };
+    const browser = { asked: 0, answers: [], subscription: null, keys: new Map() };
     const subscribe = async ({ applicationServerKey }) => {
         const [ecdh, auth, endpoint] = [createECDH('prime256v1'), randomBytes(16), `${service.url}/${name('browser')}`];
         const p256dh = ecdh.generateKeys();
@@ -43,7 +43,7 @@ function browserOf(t) {
     };
     const registration = { pushManager: { subscribe, getSubscription: async () => browser.subscription } };
     const serviceWorker = { register: async () => registration, ready: Promise.resolve(registration), getRegistration: async () => registration };
-    const Notification = { permission: 'default', requestPermission: async () => ((browser.asked += 1), (Notification.permission = 'granted')) };
+    const Notification = { permission: 'default', requestPermission: async () => ((browser.asked += 1), (Notification.permission = browser.answers.shift() ?? 'granted')) };
     const globals = { navigator: { serviceWorker }, PushManager: class {}, Notification };
     for (const [word, value] of Object.entries(globals)) {
         const was = Object.getOwnPropertyDescriptor(globalThis, word);
@@ -84,6 +84,9 @@ test('pushes that were wished for arrive, are signed with the key of the gateway
     const storage = memoryStore();
     const [ann, bob] = [await join(t, a), await join(t, b, { storage })];
     assert.equal(bob.push.state, 'off');
+    // The question was closed: that is no answer.
+    browser.answers.push('default');
+    assert.equal(await bob.push.enable({ preview: true }), 'off');
     assert.equal(await bob.push.enable({ preview: true }), 'on');
     const { id } = await ann.createConversation({ kind: 'group', members: [b] });
     const push = await written(ann, id, 'Lunch at one?');
@@ -97,8 +100,9 @@ test('pushes that were wished for arrive, are signed with the key of the gateway
     await bob.close();
     const later = await join(t, b, { storage });
     await until(() => later.push.state === 'on', 'on by itself');
+    assert.equal(later.push.preview, true);
     assert.equal(browser.opened(await written(ann, id, 'Or two?')).message.preview, 'Or two?');
-    assert.equal(browser.asked, 1);
+    assert.equal(browser.asked, 2);
 
     // The gateway has another key now: what was signed with the old one would be refused, so the browser gets a new subscription.
     const old = browser.subscription.endpoint;
