@@ -2,13 +2,15 @@
  * Pictures that are going to be sent: uploaded at once, shown with how far they are, numbered so that the text can name their places.
  */
 
-import { fill, h, icon, iconButton } from './element.js';
+import { attribute, h, icon, iconButton } from './element.js';
 import { notice } from './dialog.js';
 import { inWords } from './errors.js';
 import { t } from './words.js';
 
 /** @typedef {import('./types.js').MediaItem} MediaItem */
-/** @typedef {{ number: number, blob: Blob | null, media: MediaItem | null, share: number, error: unknown, stop: AbortController, url: string }} Attachment */
+/** @typedef {{ number: number, blob: Blob | null, media: MediaItem | null, share: number, error: unknown, stop: AbortController, url: string, parts?: Parts }} Attachment */
+/** @typedef {{ item: HTMLLIElement, image: HTMLImageElement, bar: HTMLProgressElement, again: HTMLButtonElement }} Parts */
+/** @typedef {{ onChange: () => void, onPlace: (number: number) => void, onRemove: (number: number) => void }} Options */
 
 export const PICTURES_MAX = 9;
 const KINDS = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
@@ -26,13 +28,12 @@ export class Attachments {
   #all = [];
   #numbers = 0;
 
-  /**
-   * @param {import('./types.js').Chat} chat
-   * @param {{ onChange: () => void, onPlace: (number: number) => void, onRemove: (number: number) => void }} options
-   */
-  constructor(chat, options) {
+  /** Who is told; another one when the pictures were left and come back. @type {Options} */
+  options = { onChange: () => {}, onPlace: () => {}, onRemove: () => {} };
+
+  /** @param {import('./types.js').Chat} chat */
+  constructor(chat) {
     this.chat = chat;
-    this.options = options;
     this.element = h('ul', { class: 'attachments', hidden: true, 'data-testid': 'attachments' });
   }
 
@@ -46,7 +47,7 @@ export class Attachments {
   }
 
   get failed() {
-    return this.#all.some((one) => one.error);
+    return this.#all.filter((one) => one.error).length;
   }
 
   /** In order. @returns {{ number: number, media: MediaItem }[]} */
@@ -56,12 +57,12 @@ export class Attachments {
 
   /** @param {Iterable<File>} files @returns {number[]} the numbers they got */
   add(files) {
-    const numbers = [];
-    for (const file of files) {
-      if (!KINDS.includes(file.type)) notice(t('picture_kind'), true);
-      else if (this.#all.length >= PICTURES_MAX) notice(t('picture_many'), true);
-      else numbers.push(this.#add(file));
-    }
+    const fit = [...files].filter((file) => KINDS.includes(file.type));
+    const taken = fit.slice(0, PICTURES_MAX - this.#all.length);
+    // Said once, however many there are.
+    if (fit.length < [...files].length) notice(t('picture_kind'), true);
+    if (taken.length < fit.length) notice(t('picture_many'), true);
+    const numbers = taken.map((file) => this.#add(file));
     this.#show();
     return numbers;
   }
@@ -112,8 +113,9 @@ export class Attachments {
     } catch (error) {
       if (one.stop.signal.aborted) return;
       one.error = error;
-      notice(inWords(error), true);
+      if (this.element.isConnected) notice(inWords(error), true);
     }
+    if (one.stop.signal.aborted) return;
     this.#show();
     this.options.onChange();
   }
@@ -126,33 +128,51 @@ export class Attachments {
 
   /** @param {Attachment} one */
   #remove(one) {
+    const place = this.#all.indexOf(one);
     this.#drop(one);
     this.#all = this.#all.filter((other) => other !== one);
-    this.options.onRemove(one.number);
     this.#show();
+    this.options.onRemove(one.number);
     this.options.onChange();
+    // To the next one's button, which stands where this one stood; to the field when there is none.
+    const next = this.#all[Math.min(place, this.#all.length - 1)];
+    /** @type {HTMLElement | null | undefined} */ (next?.parts?.item.querySelector('.drop') ?? this.element.parentElement?.querySelector('textarea'))?.focus();
   }
 
   #show() {
     this.element.hidden = this.#all.length === 0;
-    fill(this.element, this.#all.map((one) => this.#item(one)));
+    const parts = this.#all.map((one) => (one.parts ??= this.#make(one)));
+    const now = new Set(parts.map(({ item }) => item));
+    for (const item of [...this.element.children]) if (!now.has(/** @type {HTMLLIElement} */ (item))) item.remove();
+    // What is there already is only told anew: it is looked at, and its buttons are pressed, while a picture is on its way.
+    for (const [place, one] of this.#all.entries()) {
+      const { item, image, bar, again } = /** @type {Parts} */ (one.parts);
+      if (this.element.children[place] !== item) this.element.append(item);
+      const percent = Math.round(one.share * 100);
+      item.className = one.error ? 'failed' : one.media ? '' : 'loading';
+      bar.hidden = Boolean(one.error ?? one.media);
+      bar.value = percent;
+      attribute(bar, 'aria-label', t('uploading', { n: percent }));
+      again.hidden = !one.error;
+      if (!one.url && one.media && !image.src) this.chat.mediaUrl(one.media.id).then((/** @type {string} */ url) => (image.src = url), () => {});
+    }
   }
 
-  /** @param {Attachment} one */
-  #item(one) {
+  /** @param {Attachment} one @returns {Parts} */
+  #make(one) {
     const { number } = one;
     const image = h('img', { alt: t('picture_mark', { n: number }) });
     if (one.url) image.src = one.url;
-    else if (one.media) this.chat.mediaUrl(one.media.id).then((/** @type {string} */ url) => (image.src = url), () => {});
-    const percent = Math.round(one.share * 100);
-    const bar = h('progress', { max: '100', value: String(percent), 'aria-label': t('uploading', { n: percent }), 'data-testid': 'progress' });
-    const again = h('button', { type: 'button', class: 'again', title: t('upload_failed'), 'aria-label': t('upload_failed'), on: { click: () => void this.#upload(one) } }, icon('retry'));
-    return h(
+    const bar = h('progress', { max: '100', 'data-testid': 'progress' });
+    const again = h('button', { type: 'button', class: 'again', 'data-testid': 'upload-again', title: t('upload_failed'), 'aria-label': t('upload_failed'), on: { click: () => void this.#upload(one) } }, icon('retry'));
+    const item = h(
       'li',
-      { class: one.error ? 'failed' : one.media ? '' : 'loading', 'data-testid': 'attachment' },
+      { 'data-testid': 'attachment' },
       h('button', { type: 'button', class: 'thumb', title: t('picture_place', { n: number }), 'aria-label': t('picture_place', { n: number }), on: { click: () => this.options.onPlace(number) } }, image, h('span', null, String(number))),
-      one.error ? again : one.media ? null : bar,
-      iconButton('close', t('picture_remove', { n: number }), () => this.#remove(one), { class: 'drop' }),
+      again,
+      bar,
+      iconButton('close', t('picture_remove', { n: number }), () => this.#remove(one), { class: 'drop', 'data-testid': 'remove-picture' }),
     );
+    return { item, image, bar, again };
   }
 }

@@ -41,7 +41,7 @@ export function openDetails(page, conversation, id) {
  * @param {string} why
  * @param {boolean} on
  * @param {string} testId
- * @param {(on: boolean) => Promise<unknown>} set
+ * @param {(on: boolean) => Promise<unknown>} set false, or a failure: it stays as it was
  */
 export function toggle(label, why, on, testId, set) {
   const box = h('input', { type: 'checkbox', role: 'switch', 'data-testid': testId });
@@ -49,7 +49,7 @@ export function toggle(label, why, on, testId, set) {
   box.addEventListener('change', async () => {
     box.disabled = true;
     const wanted = box.checked;
-    const done = await told(set(wanted).then(() => true));
+    const done = await told(set(wanted).then((said) => said !== false));
     if (!done) box.checked = !wanted;
     box.disabled = false;
   });
@@ -78,10 +78,10 @@ function members(page, conversation, info, owns) {
   /** @param {Member} member */
   const row = (member) => {
     page.people.learn(member.user_id, member.name);
-    const name = member.name ?? member.user_id;
+    const name = page.people.name(member.user_id);
     const self = member.user_id === page.chat.me;
     const remove = async () => {
-      const question = pieces('remove_sure', { name }).join('');
+      const question = pieces('remove_sure', { name: isolated(name) });
       if (!(await confirmed(question, t('remove')))) return;
       if (await told(conversation.remove(member.user_id).then(() => true))) {
         shown = shown.filter((other) => other !== member);

@@ -6,16 +6,17 @@ import { h, icon, iconButton } from './element.js';
 import { t } from './words.js';
 
 /**
- * @param {string} title
+ * @param {import('./element.js').Child | import('./element.js').Child[]} title
  * @param {(close: () => void) => (Node | null)[]} content
  * @param {{ testId?: string, onClose?: () => void }} [options]
  */
 export function openDialog(title, content, options = {}) {
-  const heading = h('h2', { id: `dialog-${(count += 1)}` }, title);
+  const heading = h('h2', { id: `dialog-${(count += 1)}`, dir: 'auto' }, title);
   const dialog = h('dialog', { class: 'dialog', 'aria-labelledby': heading.id, 'data-testid': options.testId });
   const close = () => dialog.close();
   dialog.append(h('header', null, heading, iconButton('close', t('close'), close)), h('div', { class: 'dialog-body' }, content(close)));
   dialog.addEventListener('close', () => {
+    if (dialog.contains(notices)) document.body.append(notices);
     dialog.remove();
     options.onClose?.();
   });
@@ -31,7 +32,7 @@ export function openDialog(title, content, options = {}) {
 let count = 0;
 
 /**
- * @param {string} question
+ * @param {import('./element.js').Child | import('./element.js').Child[]} question
  * @param {string} yes
  * @param {boolean} [danger]
  * @returns {Promise<boolean>}
@@ -79,7 +80,9 @@ let closeOpen = null;
  * @param {Node | null} [above] something above the items, e.g. a row of emoji
  */
 export function openMenu(at, items, above) {
-  closeOpen?.();
+  closeMenu();
+  // The button may be drawn anew while the menu is open; its row stays.
+  const around = at.closest('article');
   const buttons = items.map((item) =>
     h(
       'button',
@@ -107,7 +110,7 @@ export function openMenu(at, items, above) {
     document.removeEventListener('pointerdown', outside, true);
     removeEventListener('resize', away);
     at.setAttribute('aria-expanded', 'false');
-    if (back) at.focus({ preventScroll: true });
+    if (back) (at.isConnected ? at : around)?.focus({ preventScroll: true });
   };
   const away = () => close(false);
   /** @param {PointerEvent} event */
@@ -136,6 +139,11 @@ export function openMenu(at, items, above) {
   return () => close(true);
 }
 
+/** Closes the menu that is open: what it belongs to goes. */
+export function closeMenu() {
+  closeOpen?.();
+}
+
 /**
  * Below what it belongs to, or above where there is no room.
  * @param {HTMLElement} menu
@@ -151,14 +159,14 @@ function place(menu, at) {
   menu.style.left = `${left}px`;
 }
 
+const notices = h('div', { class: 'notices', role: 'status', 'aria-live': 'polite' });
+
 /** A line that goes by itself, read out at once. @param {string} text @param {boolean} [wrong] */
 export function notice(text, wrong) {
-  let place = document.querySelector('.notices');
-  if (!place) {
-    place = h('div', { class: 'notices', role: 'status', 'aria-live': 'polite' });
-    document.body.append(place);
-  }
+  // All that is not in the topmost dialog is behind it, for eyes and for screen readers.
+  const place = [...document.querySelectorAll('dialog[open]')].at(-1) ?? document.body;
+  if (notices.parentNode !== place) place.append(notices);
   const line = h('div', { class: wrong ? 'notice wrong' : 'notice', 'data-testid': 'notice' }, text);
-  place.append(line);
+  notices.append(line);
   setTimeout(() => line.remove(), wrong ? 6_000 : 2_500);
 }

@@ -140,6 +140,11 @@ export function avatar(id, name, small) {
   return h('span', { class: `avatar tint-${sum % 8}${small ? ' small' : ''}`, 'aria-hidden': 'true' }, first);
 }
 
+/** Whether there is anything to see: no white space, no characters that only format. @param {string} text */
+export function visible(text) {
+  return /[^\s\p{Cf}\p{Cc}\p{Zs}]/u.test(text);
+}
+
 /** @param {string} name */
 function firstLetter(name) {
   const visible = name.replace(/[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, '').trim();

@@ -16,6 +16,7 @@ const WORDS = {
   deleted: 'e_deleted',
   dissolved: 'e_dissolved',
   too_large: 'e_too_large',
+  unsupported_media_type: 'picture_kind',
   invalid_field: 'e_invalid_field',
   network: 'e_offline',
 };
@@ -25,6 +26,9 @@ export function inWords(error) {
   const { code, status } = /** @type {{ code?: string, status?: number }} */ (error ?? {});
   const word = WORDS[code ?? ''];
   if (word) return t(word);
+  if (status === 413) return t('e_too_large');
+  // Whatever a proxy in between says, or does not.
+  if ((status ?? 0) >= 500 || code === 'timeout') return t('e_unavailable');
   if (!status && (error instanceof TypeError || navigator.onLine === false)) return t('e_offline');
   return t('e_unknown');
 }
@@ -39,7 +43,9 @@ export async function told(promise) {
   try {
     return await promise;
   } catch (error) {
-    if (/** @type {Error} */ (error)?.name !== 'AbortError') notice(inWords(error), true);
+    const { name, code } = /** @type {{ name?: string, code?: string }} */ (error ?? {});
+    // Nobody waits for it any more.
+    if (name !== 'AbortError' && code !== 'closed') notice(inWords(error), true);
     return undefined;
   }
 }

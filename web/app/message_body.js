@@ -3,6 +3,7 @@
  */
 
 import { h, icon } from './element.js';
+import { told } from './errors.js';
 import { PICTURE_MARK } from './summary.js';
 import { t } from './words.js';
 
@@ -15,6 +16,8 @@ const LINK = /\bhttps?:\/\/[^\s<>"'`\u200b-\u200f\u202a-\u202e\u2060-\u2069]+/gi
 const BEHIND = /[.,;:!?'"\u3002\uff0c\uff1b\uff1a\uff01\uff1f\u300b\u300d\u2019\u201d]+$/u;
 /** Longest side of a picture on the screen, in pixels. */
 const SIDE_MAX = 340;
+/** Shortest side of one. */
+const SIDE_MIN = 48;
 
 /**
  * Words as nodes, addresses as links.
@@ -92,11 +95,16 @@ export function bodyOf(page, body, media, alt) {
 export function picture(page, item, alt) {
   const [width, height] = [item.width || 240, item.height || 180];
   const scale = Math.min(1, SIDE_MAX / width, SIDE_MAX / height);
+  // Neither a line that cannot be hit nor a tower: what is very long and narrow is cut to what can be shown.
+  const [wide, high] = [width, height].map((side) => Math.max(SIDE_MIN, Math.round(side * scale)));
   const image = h('img', { width: String(width), height: String(height), alt, decoding: 'async', draggable: 'false', 'data-testid': 'picture' });
   const frame = h('button', { type: 'button', class: 'picture', 'aria-label': t('picture_open') }, image);
-  frame.style.width = `${Math.max(48, Math.round(width * scale))}px`;
-  frame.style.aspectRatio = `${width} / ${height}`;
-  frame.addEventListener('click', () => showLarge(image));
+  frame.style.width = `${wide}px`;
+  frame.style.aspectRatio = `${wide} / ${high}`;
+  frame.addEventListener('click', () => {
+    if (frame.classList.contains('failed')) load(page, item.id, image, frame);
+    else void showLarge(page, item.id, alt);
+  });
   load(page, item.id, image, frame);
   return frame;
 }
@@ -111,18 +119,28 @@ function load(page, id, image, frame) {
   page.chat.mediaUrl(id).then(
     (/** @type {string} */ url) => {
       image.src = url;
+      if (frame.classList.contains('failed')) frame.replaceChildren(image);
+      frame.classList.remove('failed');
+      frame.setAttribute('aria-label', t('picture_open'));
     },
     () => {
       frame.classList.add('failed');
-      frame.replaceChildren(icon('warning'), t('picture_failed'));
+      frame.removeAttribute('aria-label');
+      frame.replaceChildren(icon('warning'), t('picture_failed'), h('span', { class: 'again' }, t('retry')));
     },
   );
 }
 
-/** @param {HTMLImageElement} image */
-function showLarge(image) {
-  if (!image.src) return;
-  const dialog = h('dialog', { class: 'lightbox', 'aria-label': image.alt }, h('img', { src: image.src, alt: image.alt }));
+/**
+ * @param {Page} page
+ * @param {string} id
+ * @param {string} alt
+ */
+async function showLarge(page, id, alt) {
+  // The address of a picture that was shown long ago may be gone.
+  const src = await told(page.chat.mediaUrl(id));
+  if (!src) return;
+  const dialog = h('dialog', { class: 'lightbox', 'aria-label': alt, 'data-testid': 'lightbox' }, h('img', { src, alt }));
   dialog.addEventListener('click', () => dialog.close());
   dialog.addEventListener('close', () => dialog.remove());
   document.body.append(dialog);

@@ -20,7 +20,11 @@ const MORE = ['👎', '🙏', '👏', '🔥', '✅', '❌', '👀', '🤔', '�
  * @param {(emoji: string) => void} onChosen
  */
 export function chooseEmoji(at, onChosen) {
-  openMenu(at, [], emojiRow([...QUICK, ...MORE], onChosen, 'emoji-grid'));
+  const chosen = (/** @type {string} */ emoji) => {
+    close();
+    onChosen(emoji);
+  };
+  const close = openMenu(at, [], emojiRow([...QUICK, ...MORE], chosen, 'emoji-grid'));
 }
 
 /**
@@ -46,13 +50,14 @@ function emojiRow(emoji, onChosen, className) {
 export function openMessageMenu(at, page, conversation, message, composer) {
   const own = message.sender === page.chat.me;
   const { kind, me } = conversation.info ?? {};
-  const reads = kind === 'system';
+  // Where only the service writes, and where one no longer belongs.
+  const reads = kind === 'system' || !conversation.info;
   /** @type {(import('./dialog.js').MenuItem | false)[]} */
   const items = [
     !reads && { id: 'reply', icon: 'reply', label: t('reply'), action: () => composer.replyTo(message) },
     { id: 'copy', icon: 'copy', label: t('copy'), action: () => void copy(inShort(message)) },
     own && !reads && message.kind !== 'share' && { id: 'edit', icon: 'edit', label: t('edit'), action: () => composer.edit(message) },
-    own && { id: 'readers', icon: 'eye', label: t('readers'), action: () => showReaders(page, conversation, message) },
+    own && conversation.info && { id: 'readers', icon: 'eye', label: t('readers'), action: () => showReaders(page, conversation, message) },
     (own || (kind === 'group' && me?.role === 'owner')) && !reads && { id: 'recall', icon: 'bin', danger: true, label: own ? t('recall') : t('remove_message'), action: () => void recall(conversation, message) },
   ];
   /** @type {() => void} */

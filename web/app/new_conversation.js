@@ -2,6 +2,7 @@
  * Beginning a conversation: with one person, or in a group.
  */
 
+import { uuidv7 } from '../client/uuidv7.js';
 import { openDialog } from './dialog.js';
 import { h } from './element.js';
 import { inWords } from './errors.js';
@@ -53,6 +54,8 @@ export function openNewConversation(page) {
   show();
   const { close } = openDialog(t('new_conversation'), () => [form], { testId: 'new-dialog' });
   peer.input.focus();
+  /** The same attempt at the same thing bears the same key, so that an answer that was lost makes no second group. @type {{ wanted: string, key: string } | null} */
+  let attempt = null;
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     fault.hidden = true;
@@ -62,7 +65,9 @@ export function openNewConversation(page) {
       ? { kind: 'group', members: idsOf(members.input.value), ...(named ? { title: named } : {}), history: history.checked ? 'all' : 'from_join' }
       : { kind: 'single', peer: peer.input.value.trim() };
     try {
-      const made = await page.chat.createConversation(wanted);
+      const same = JSON.stringify(wanted);
+      if (attempt?.wanted !== same) attempt = { wanted: same, key: uuidv7() };
+      const made = await page.chat.createConversation(wanted, { key: attempt.key });
       close();
       page.open(made.id);
     } catch (error) {

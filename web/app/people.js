@@ -2,6 +2,8 @@
  * What people are called. Names come with conversations and members; of others they are asked for once, all that are wanted together.
  */
 
+import { visible } from './element.js';
+
 /** @typedef {import('./types.js').Summary} Summary */
 
 export class People {
@@ -35,7 +37,8 @@ export class People {
    * @param {string | null | undefined} name
    */
   learn(user, name) {
-    if (!name || this.#names.get(user) === name) return;
+    // A name of which nothing can be seen could be anybody's; the id is somebody's.
+    if (!name || !visible(name) || this.#names.get(user) === name) return;
     this.#names.set(user, name);
     this.#asked.add(user);
     this.#tell();
@@ -81,5 +84,5 @@ export class People {
  * @param {string} otherwise for a group that has no other members
  */
 export function titleOf(conversation, otherwise) {
-  return conversation.title ?? conversation.display_name ?? conversation.peer ?? otherwise;
+  return [conversation.title, conversation.display_name, conversation.peer].find((one) => one && visible(one)) ?? otherwise;
 }

@@ -51,7 +51,7 @@ export function t(word, values) {
 
 /**
  * A sentence that counts; `word` has a form that ends in `_one` and one that ends in `_other`.
- * @param {'unread' | 'read_by' | 'members' | 'new_below' | 'reactions' | 'missing' | 'picture_left'} word
+ * @param {'unread' | 'read_by' | 'members' | 'new_below' | 'reactions' | 'missing' | 'picture_left' | 'pictures_failed' | 'spoken'} word
  * @param {number} n
  * @param {{[name: string]: string | number}} [values]
  */

@@ -69,6 +69,8 @@ export const en = {
   today: 'Today',
   yesterday: 'Yesterday',
   new_messages: 'New messages',
+  spoken_one: '{n} new message',
+  spoken_other: '{n} new messages',
   begin: 'This is the beginning of the conversation.',
   loading: 'Loading…',
   load_failed: 'The messages could not be loaded.',
@@ -127,6 +129,10 @@ export const en = {
   editing: 'Edit message',
   too_long: '{n} of 4,000 characters',
   read_only: 'Only the service writes here.',
+  picture_not_here: 'Pictures cannot be added to this message.',
+  picture_needed: 'At least one picture has to stay.',
+  pictures_failed_one: '{n} picture was not uploaded: try again, or remove it.',
+  pictures_failed_other: '{n} pictures were not uploaded: try again, or remove them.',
   left_here: 'You no longer belong to this conversation.',
   // Details.
   rename: 'Rename',
@@ -164,6 +170,7 @@ export const en = {
   push_preview: 'Show what was written',
   push_none: 'This browser cannot show notifications.',
   push_denied: 'Notifications are forbidden for this page in the browser’s settings.',
+  push_unanswered: 'The browser was not given leave to show notifications.',
   signed_in_as: 'Signed in as {name}',
   debug: 'Under the hood',
   // What went wrong.
