@@ -4,13 +4,14 @@
 
 import { mediaOf } from './attachments.js';
 import { Composer } from './composer.js';
-import { notice } from './dialog.js';
+import { closeMenu, notice } from './dialog.js';
 import { avatar, fill, h, icon, iconButton, isolated } from './element.js';
 import { inWords, told } from './errors.js';
 import { openDetails } from './details.js';
 import { chooseEmoji, openMessageMenu, showReaders } from './message_menu.js';
 import { titleOf } from './people.js';
-import { typingWords } from './summary.js';
+import { speak } from './spoken.js';
+import { inShort, typingWords } from './summary.js';
 import { TimelineView } from './timeline_view.js';
 import { t, tn } from './words.js';
 
@@ -19,6 +20,8 @@ import { t, tn } from './words.js';
 
 /** Pause after which it is asked who has read the newest message, in milliseconds. */
 const READERS_AFTER_MS = 400;
+/** Pause in which messages that come are read out as one, in milliseconds. */
+const SPEAK_AFTER_MS = 700;
 
 export class ChatView {
   /** @type {(() => void)[]} */
@@ -32,7 +35,12 @@ export class ChatView {
   #receipt = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #readersTimer;
-  #drags = 0;
+  /** What came and is to be read out. @type {Message[]} */
+  #unspoken = [];
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #speakTimer;
+  /** A message that is to be shown once there are any. @type {number | undefined} */
+  #wanted;
 
   /**
    * @param {Page} page
@@ -45,9 +53,9 @@ export class ChatView {
     this.conversation = page.chat.conversation(id);
     this.face = h('span');
     this.name = h('h2', { 'data-testid': 'title', tabindex: '-1' });
-    this.under = h('p', { 'aria-live': 'polite', 'data-testid': 'typing' });
-    this.details = iconButton('info', t('details'), () => openDetails(page, this.conversation, id), { 'data-testid': 'details' });
-    this.body = h('div', { class: 'chat-body' }, h('div', { class: 'edge' }, h('span', { class: 'spinner', role: 'img', 'aria-label': t('loading') })));
+    this.under = h('p', { 'data-testid': 'typing' });
+    this.details = iconButton('info', t('details'), () => openDetails(page, this.conversation, id), { 'data-testid': 'details', hidden: true });
+    this.body = h('div', { class: 'chat-body' });
     this.foot = h('div', { class: 'chat-foot' });
     this.toEnd = h('button', { type: 'button', class: 'to-end', hidden: true, 'data-testid': 'to-end', on: { click: () => void told(this.#showEnd()) } });
     this.element = h(
@@ -64,6 +72,8 @@ export class ChatView {
   /** @param {number} [seq] a message to show */
   async open(seq) {
     const { chat } = this.page;
+    this.#wanted = seq;
+    fill(this.body, h('div', { class: 'edge' }, h('span', { class: 'spinner', role: 'img', 'aria-label': t('loading') })));
     /** @type {import('./types.js').Summary} */
     let info;
     try {
@@ -78,17 +88,21 @@ export class ChatView {
     }
     if (this.#gone) return;
     this.#mount(info);
-    if (seq !== undefined) await told(/** @type {TimelineView} */ (this.#timeline).show(seq));
+    if (this.#wanted !== undefined) this.show(this.#wanted);
   }
 
   /** @param {number} seq */
   show(seq) {
+    this.#wanted = seq;
     if (this.#timeline) void told(this.#timeline.show(seq));
   }
 
   destroy() {
     this.#gone = true;
     clearTimeout(this.#readersTimer);
+    clearTimeout(this.#speakTimer);
+    closeMenu();
+    this.#composer?.destroy();
     for (const off of this.#offs) off();
     this.#timeline?.destroy();
     this.element.remove();
@@ -101,6 +115,7 @@ export class ChatView {
     people.learnFrom([info]);
     const composer = new Composer(this.page, this.conversation, this.id, {
       onSent: () => {
+        if (this.#gone) return;
         this.#timeline?.drawLine(null);
         void told(this.#showEnd());
       },
@@ -116,12 +131,10 @@ export class ChatView {
         page: this.page, first: true, last: true, group: info.kind !== 'single', receipt: null, mediaOf,
         find: (seq) => this.#timeline?.find(seq),
         onMore: (button, message) => openMessageMenu(button, this.page, this.conversation, message, composer),
-        onReact: (button, message) => chooseEmoji(button, (emoji) => {
-          button.focus();
-          document.dispatchEvent(new PointerEvent('pointerdown'));
-          void told(this.conversation.react(message.seq, emoji, true));
-        }),
-        onReply: (message) => composer.replyTo(message),
+        onReact: (button, message) => chooseEmoji(button, (emoji) => void told(this.conversation.react(message.seq, emoji, true))),
+        onReply: (message) => {
+          if (!this.foot.dataset.why) composer.replyTo(message);
+        },
         onToggle: (message, emoji, on) => void told(this.conversation.react(message.seq, emoji, on)),
         onQuote: (seq) => this.show(seq),
         onReceipt: (message) => showReaders(this.page, this.conversation, message),
@@ -137,7 +150,8 @@ export class ChatView {
     fill(this.body, timeline.element, this.toEnd);
     this.#showFoot();
     timeline.begin();
-    composer.shown();
+    // Where there is no mouse, the field would bring up the keyboard of the screen.
+    if (this.foot.dataset.why || !composer.shown()) this.name.focus({ preventScroll: true });
     this.#askReadersSoon();
     /** @param {{ id?: string }} [which] */
     const onTimeline = (which) => {
@@ -149,7 +163,9 @@ export class ChatView {
       chat.on('conversations', () => this.#showHead()),
       chat.on('typing', () => this.#showHead()),
       chat.on('event', (/** @type {any} */ event) => {
-        if (event.type === 'read.advanced' && event.conversation_id === this.id) this.#askReadersSoon();
+        if (event.conversation_id !== this.id) return;
+        if (event.type === 'read.advanced') this.#askReadersSoon();
+        if (event.type === 'message.created') this.#speakSoon(event.data.message);
       }),
       people.onChange(() => {
         this.#showHead();
@@ -173,6 +189,17 @@ export class ChatView {
     this.#askReadersSoon();
   }
 
+  /** Reads out what others write while it is looked at. @param {Message} message */
+  #speakSoon(message) {
+    if (message.sender === this.page.chat.me || message.kind === 'system' || document.visibilityState === 'hidden') return;
+    this.#unspoken.push(message);
+    clearTimeout(this.#speakTimer);
+    this.#speakTimer = setTimeout(() => {
+      const [first, ...more] = this.#unspoken.splice(0);
+      if (first) speak(more.length > 0 ? tn('spoken', more.length + 1) : `${this.page.people.name(first.sender)}: ${inShort(first)}`);
+    }, SPEAK_AFTER_MS);
+  }
+
   /** The newest seq that is known. */
   #head() {
     return this.#timeline?.findLast(() => true)?.seq ?? null;
@@ -185,6 +212,7 @@ export class ChatView {
 
   #showHead() {
     const { info } = this;
+    this.details.hidden = !info;
     if (!info) return this.#timeline ? this.#showFoot() : undefined;
     const { people, chat } = this.page;
     const name = titleOf(info, t('unnamed_group'));
@@ -207,8 +235,11 @@ export class ChatView {
     // What one was removed from is not known any more.
     const why = info?.kind === 'system' ? 'read_only' : info?.me ? null : 'left_here';
     if (this.foot.dataset.why === (why ?? '')) return;
+    const inside = this.foot.contains(document.activeElement);
     this.foot.dataset.why = why ?? '';
-    fill(this.foot, why ? h('p', { class: 'no-writing' }, t(why)) : this.#composer?.element);
+    fill(this.foot, why ? h('p', { class: 'no-writing', tabindex: '-1' }, t(why)) : this.#composer?.element);
+    // Not into nowhere; and it is read out by that.
+    if (inside && why) this.foot.querySelector('p')?.focus({ preventScroll: true });
   }
 
   async #showEnd() {
@@ -257,7 +288,8 @@ export class ChatView {
 
   /** @param {unknown} error @param {number} [seq] */
   #showFault(error, seq) {
-    const unknown = /** @type {{ status?: number }} */ (error).status === 404;
+    // What is no id at all, the gateway refuses in other words.
+    const unknown = [400, 404, 422].includes(/** @type {{ status?: number }} */ (error).status ?? 0);
     const again = h('button', { type: 'button', class: 'button', on: { click: () => void this.open(seq) } }, t('retry'));
     fill(this.body, h('div', { class: 'empty', role: 'alert', 'data-testid': 'fault' }, unknown ? t('not_found') : `${t('load_failed')} ${inWords(error)}`, unknown ? null : again));
     fill(this.name, unknown ? '' : this.name.textContent);
@@ -268,20 +300,18 @@ export class ChatView {
     this.element.append(hint);
     const files = (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes('Files') === true && this.#composer !== null;
     this.element.addEventListener('dragenter', (event) => {
-      if (!files(event)) return;
-      this.#drags += 1;
-      hint.hidden = false;
+      if (files(event)) hint.hidden = false;
     });
     this.element.addEventListener('dragleave', (event) => {
-      if (files(event) && (this.#drags -= 1) <= 0) hint.hidden = true;
+      if (!this.element.contains(/** @type {Node | null} */ (event.relatedTarget))) hint.hidden = true;
     });
     this.element.addEventListener('dragover', (event) => files(event) && event.preventDefault());
     this.element.addEventListener('drop', (event) => {
       if (!files(event)) return;
       event.preventDefault();
-      this.#drags = 0;
       hint.hidden = true;
-      if (this.foot.dataset.why) notice(t('read_only'), true);
+      const why = this.foot.dataset.why;
+      if (why) notice(t(/** @type {import('./words.js').Word} */ (why)), true);
       else this.#composer?.drop(event.dataTransfer?.files ?? []);
     });
   }

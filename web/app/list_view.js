@@ -8,7 +8,7 @@ import { shortTime } from './format.js';
 import { makeRow, signature, updateRow } from './list_row.js';
 import { titleOf } from './people.js';
 import { inShort } from './summary.js';
-import { t } from './words.js';
+import { pieces, t } from './words.js';
 
 /** @typedef {import('./types.js').Summary} Summary */
 /** @typedef {import('./types.js').Message} Message */
@@ -25,7 +25,11 @@ export class ListView {
   #loading = false;
   /** @type {unknown} */
   #failed = null;
-  /** @type {{ text: string, conversations: Summary[], messages: Message[], done: boolean } | null} */
+  /** What the line below the list says, so that it is only said anew when it changes. */
+  #noted = '';
+  /** The row where the keyboard was. @type {string | null} */
+  #entry = null;
+  /** @type {{ text: string, conversations: Summary[], messages: Message[], fault: string | null } | null} */
   #found = null;
   #searches = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -39,9 +43,12 @@ export class ListView {
       'data-testid': 'search', on: { input: () => this.#searchSoon(), keydown: (/** @type {KeyboardEvent} */ event) => this.#onSearchKey(event) },
     });
     this.clear = iconButton('close', t('search_clear'), () => this.#endSearch(), { hidden: true });
-    this.list = h('ul', { class: 'rows', role: 'listbox', 'aria-label': t('conversations'), 'data-testid': 'conversations', tabindex: '0' });
+    this.list = h('ul', { class: 'rows', role: 'listbox', 'aria-label': t('conversations'), 'data-testid': 'conversations' });
     this.list.addEventListener('keydown', (event) => this.#onKey(event));
-    this.list.addEventListener('focus', () => this.#focusRow(this.#rowToEnter()));
+    this.list.addEventListener('focusin', (event) => {
+      this.#entry = /** @type {HTMLElement} */ (event.target).dataset.id ?? null;
+      this.#showEntry();
+    });
     this.note = h('div', { class: 'list-note', 'aria-live': 'polite' });
     this.results = h('div', { 'data-testid': 'found', hidden: true });
     this.scroller = h('div', { class: 'list-scroll', on: { scroll: () => this.#moreIfNear() } }, this.list, this.results, this.note);
@@ -90,6 +97,7 @@ export class ListView {
       if (this.list.children[place] !== kept.row) this.list.insertBefore(kept.row, this.list.children[place] ?? null);
     });
     focused?.focus({ preventScroll: true });
+    this.#showEntry();
     this.#showNote(shown.length);
     requestAnimationFrame(() => this.#moreIfNear());
   }
@@ -97,15 +105,17 @@ export class ListView {
   /** @param {number} shown */
   #showNote(shown) {
     const { conversations } = this.page.chat;
-    if (this.#found) return fill(this.note);
+    const waits = this.#loading || conversations.hasMore || !conversations.loaded;
+    const now = this.#found ? '' : this.#failed ? `failed ${inWords(this.#failed)}` : waits ? 'waits' : shown === 0 ? 'empty' : '';
+    if (now === this.#noted) return;
+    this.#noted = now;
+    if (now === '') return fill(this.note);
     if (this.#failed) {
       const again = h('button', { type: 'button', class: 'button', on: { click: () => this.#more() } }, t('retry'));
       return fill(this.note, h('span', { class: 'error-text' }, `${t('list_failed')} ${inWords(this.#failed)}`), again);
     }
-    const waits = this.#loading || conversations.hasMore || !conversations.loaded;
     if (waits) return fill(this.note, h('span', { class: 'spinner', role: 'img', 'aria-label': t('list_more') }));
-    if (shown === 0) return fill(this.note, h('strong', null, t('list_empty')), t('list_empty_why'));
-    return fill(this.note);
+    fill(this.note, h('strong', null, t('list_empty')), t('list_empty_why'));
   }
 
   #moreIfNear() {
@@ -118,6 +128,7 @@ export class ListView {
   async #more() {
     this.#loading = true;
     this.#failed = null;
+    this.#showNote(this.#rows.size);
     try {
       await this.page.chat.conversations.more();
     } catch (error) {
@@ -142,8 +153,16 @@ export class ListView {
     event.preventDefault();
   }
 
-  #rowToEnter() {
-    return (this.#current ? this.#rows.get(this.#current)?.row : undefined) ?? this.list.children[0];
+  /** Tab leads to one row alone: where the keyboard was, else what is open, else the first. */
+  #showEntry() {
+    const kept = this.#rows.get(this.#entry ?? '') ?? this.#rows.get(this.#current ?? '');
+    const row = kept?.row ?? this.list.children[0];
+    for (const other of this.list.children) /** @type {HTMLElement} */ (other).tabIndex = other === row ? 0 : -1;
+  }
+
+  /** Gives the keyboard back to the row of a conversation that was open. @param {string} id */
+  enter(id) {
+    this.#rows.get(id)?.row.focus({ preventScroll: true });
   }
 
   /** @param {Element | undefined} row */
@@ -153,6 +172,8 @@ export class ListView {
 
   /** @param {KeyboardEvent} event */
   #onSearchKey(event) {
+    // While an input method composes, its keys are its own.
+    if (event.isComposing || event.keyCode === 229) return;
     if (event.key === 'Escape' && this.input.value) this.#endSearch();
     else if (event.key === 'ArrowDown') {
       const first = this.#found ? this.results.querySelector('[tabindex="0"], button') : this.list.children[0];
@@ -187,9 +208,10 @@ export class ListView {
     const [conversations, messages] = await Promise.allSettled([chat.conversations.search(text), this.#searchMessages(text)]);
     // An answer to an older question.
     if (mine !== this.#searches) return;
+    const refused = [conversations, messages].find((one) => one.status === 'rejected');
     /** @param {PromiseSettledResult<any>} one */
     const found = (one) => (one.status === 'fulfilled' ? (one.value?.items ?? one.value ?? []) : []);
-    this.#found = { text, conversations: found(conversations), messages: found(messages), done: true };
+    this.#found = { text, conversations: found(conversations), messages: found(messages), fault: refused ? inWords(refused.reason) : null };
     this.page.people.learnFrom(this.#found.conversations);
     this.#showFound();
   }
@@ -207,7 +229,7 @@ export class ListView {
       fill(this.results);
       return this.update();
     }
-    fill(this.note);
+    this.#showNote(0);
     const { chat, people } = this.page;
     const rows = found.conversations.map((one) => {
       const row = makeRow(this.page, one, one.id === this.#current);
@@ -230,7 +252,8 @@ export class ListView {
       this.results,
       rows.length > 0 ? [h('h2', null, t('found_conversations')), h('ul', { class: 'rows', role: 'listbox', 'aria-label': t('found_conversations') }, rows)] : null,
       messages.length > 0 ? [h('h2', null, t('found_messages')), ...messages] : null,
-      rows.length + messages.length === 0 ? h('div', { class: 'list-note', role: 'status' }, t('found_nothing', { text: found.text })) : null,
+      found.fault ? h('div', { class: 'list-note error-text', role: 'alert', 'data-testid': 'search-fault' }, found.fault) : null,
+      rows.length + messages.length === 0 && !found.fault ? h('div', { class: 'list-note', role: 'status' }, h('span', null, pieces('found_nothing', { text: isolated(found.text) }))) : null,
     );
   }
 }

@@ -8,6 +8,7 @@
 import { connect } from '../seqline.js';
 import { mountDemo } from './demo.js';
 import { told } from './errors.js';
+import { endNotifications, workerAddress } from './notifications.js';
 import { forget, tokenInAddress, tokenSource } from './session.js';
 import { applyTheme } from './settings_panel.js';
 import { mountShell } from './shell.js';
@@ -35,12 +36,13 @@ function begin(refused) {
   if (!getToken) return mountSignIn(root, { refused, onToken: () => begin(false) });
   const demo = query.get('as');
   /** @type {import('./types.js').Chat} */
-  const chat = connect({ getToken, ...(demo ? { device: `page-${demo}` } : {}) });
-  const signOut = () => {
+  const chat = connect({ getToken, worker: workerAddress(), ...(demo ? { device: `page-${demo}` } : {}) });
+  const signOut = async () => {
+    await endNotifications(chat);
     forget();
     begin(false);
   };
-  const shell = mountShell(root, chat, { onSignOut: demo ? null : signOut });
+  const shell = mountShell(root, chat, { onSignOut: demo ? null : () => void signOut() });
   end = () => {
     shell.destroy();
     chat.close();

@@ -3,8 +3,8 @@
  */
 
 import { toggle } from './details.js';
-import { openDialog } from './dialog.js';
-import { h, isolated } from './element.js';
+import { notice, openDialog } from './dialog.js';
+import { fill, h, isolated } from './element.js';
 import { told } from './errors.js';
 import { forGood } from './kept.js';
 import { currentLanguage, pieces, setLanguage, t } from './words.js';
@@ -67,15 +67,28 @@ function select(label, testId, choices, chosen, onChange) {
 function pushPart(chat) {
   const { push } = chat;
   if (!push?.supported) return h('p', { class: 'quiet' }, t('push_none'));
-  if (push.state === 'denied' || (typeof Notification !== 'undefined' && Notification.permission === 'denied')) return h('p', { class: 'quiet' }, t('push_denied'));
-  const on = push.state === 'on' || push.state === 'enabled';
-  const preview = h('input', { type: 'checkbox', role: 'switch', 'data-testid': 'push-preview' });
-  preview.checked = push.preview === true;
-  const previewLine = h('label', { class: 'switch', hidden: !on }, h('span', null, t('push_preview')), preview);
-  preview.addEventListener('change', () => void told(push.enable({ preview: preview.checked })));
+  const place = h('div', { class: 'fields' });
+  const denied = () => Notification.permission === 'denied';
+  const showDenied = () => fill(place, h('p', { class: 'quiet', tabindex: '-1', 'data-testid': 'push-denied' }, t('push_denied')));
+  if (denied()) {
+    showDenied();
+    return place;
+  }
+  const on = push.state === 'on';
+  const preview = toggle(t('push_preview'), '', push.preview, 'push-preview', async (wanted) => (await push.enable({ preview: wanted })) === 'on');
+  const box = /** @type {HTMLInputElement} */ (preview.querySelector('input'));
+  preview.hidden = !on;
   const main = toggle(t('push'), '', on, 'push', async (wanted) => {
-    await (wanted ? push.enable({ preview: preview.checked }) : push.disable());
-    previewLine.hidden = !wanted;
+    const state = await (wanted ? push.enable({ preview: box.checked }) : push.disable());
+    preview.hidden = state !== 'on';
+    if (!wanted || state === 'on') return true;
+    // The browser asked, and was told no, or nothing at all.
+    if (denied()) {
+      showDenied();
+      place.querySelector('p')?.focus();
+    } else notice(t('push_unanswered'), true);
+    return false;
   });
-  return h('div', { class: 'fields' }, main, previewLine);
+  place.append(main, preview);
+  return place;
 }

@@ -7,7 +7,9 @@ import { debugPanel } from './debug_panel.js';
 import { fill, h, iconButton } from './element.js';
 import { ListView } from './list_view.js';
 import { openNewConversation } from './new_conversation.js';
+import { watchNotifications, workerAddress } from './notifications.js';
 import { People } from './people.js';
+import { listen, speak } from './spoken.js';
 import { openSettings } from './settings_panel.js';
 import { locale, t, tn } from './words.js';
 
@@ -28,9 +30,10 @@ export function mountShell(root, chat, options) {
   /** @type {import('./types.js').Page} */
   const page = { chat, people, open: (id, seq) => go(id, seq), left: (id) => view?.id === id && close() };
   const list = new ListView(page);
-  const connection = h('div', { class: 'connection', role: 'status', 'aria-live': 'polite', 'data-testid': 'connection' });
-  // On a phone the list and its line are out of sight while one reads.
-  const above = h('div', { class: 'connection', 'aria-hidden': 'true' });
+  // On a phone the list and its line are out of sight while one reads: there is a second one above the messages.
+  const lines = [connectionLine(() => chat.reconnect()), connectionLine(() => chat.reconnect())];
+  const [connection, above] = lines.map((line) => line.element);
+  connection?.setAttribute('data-testid', 'connection');
   const main = h('main', { class: 'main' });
   const shell = h(
     'div',
@@ -51,6 +54,7 @@ export function mountShell(root, chat, options) {
     main,
   );
   fill(root, shell);
+  listen();
 
   /** @param {string} id @param {number} [seq] */
   function go(id, seq) {
@@ -69,10 +73,18 @@ export function mountShell(root, chat, options) {
     show(null);
   }
 
+  /** To where one came from. */
+  function back() {
+    if (history.state?.inside) history.back();
+    else close();
+  }
+
   /** @param {string | null} id @param {number} [seq] */
   function show(id, seq) {
     shell.dataset.view = id ? 'chat' : 'list';
     list.setCurrent(id);
+    const inside = main.contains(document.activeElement);
+    const before = view?.id;
     if (id && view?.id === id) {
       if (seq !== undefined) view.show(seq);
       return;
@@ -80,9 +92,11 @@ export function mountShell(root, chat, options) {
     view?.destroy();
     view = null;
     if (!id) {
-      return fill(main, h('div', { class: 'empty' }, h('img', { src: '/icons/seqline.svg', alt: '' }), h('strong', null, t('nothing_open')), t('nothing_open_why')));
+      fill(main, h('div', { class: 'empty' }, h('img', { src: '/icons/seqline.svg', alt: '' }), h('strong', null, t('nothing_open')), t('nothing_open_why')));
+      if (inside && before) list.enter(before);
+      return;
     }
-    view = new ChatView(page, id, { onBack: () => (history.state?.inside ? history.back() : close()) });
+    view = new ChatView(page, id, { onBack: back });
     fill(main, above, view.element);
     void view.open(seq);
   }
@@ -93,18 +107,16 @@ export function mountShell(root, chat, options) {
 
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let countdown;
+  /** What was read out last: when the state changes, and not every second. */
+  let told = '';
   function showState() {
     clearTimeout(countdown);
     const { phase, retryAt } = chat.state;
     const left = retryAt ? Math.ceil((new Date(retryAt).getTime() - Date.now()) / 1_000) : 0;
     const words = phase === 'waiting' && left > 0 ? t('waiting_until', { n: left }) : t(phase === 'signed-out' ? 'signed_out' : phase);
-    const again = phase === 'waiting' ? h('button', { type: 'button', class: 'link-button' }, t('try_now')) : null;
-    for (const place of [connection, above]) {
-      place.dataset.phase = phase;
-      const button = again?.cloneNode(true);
-      button?.addEventListener('click', () => chat.reconnect());
-      if (place.textContent !== words + (again?.textContent ?? '')) fill(place, h('span', { class: 'dot' }), h('span', null, words), button);
-    }
+    for (const line of lines) line.show(phase, words);
+    const name = t(phase === 'signed-out' ? 'signed_out' : phase);
+    if (name !== told) speak((told = name));
     if (phase === 'waiting' && left > 0) countdown = setTimeout(showState, 1_000);
   }
 
@@ -125,10 +137,19 @@ export function mountShell(root, chat, options) {
 
   /** @param {KeyboardEvent} event */
   function onKey(event) {
-    if (event.ctrlKey && event.altKey && event.code === 'KeyD') toggleDebug();
-    else if (event.key === 'Escape' && !document.querySelector('dialog[open], .menu') && view && matchMedia('(max-width: 700px)').matches) close();
+    if (event.isComposing) return;
+    // On some keyboards Ctrl and Alt together are the key that writes a letter with a stroke.
+    if (event.ctrlKey && event.altKey && event.code === 'KeyD' && !event.getModifierState('AltGraph')) toggleDebug();
+    else if (event.key === 'Escape' && !document.querySelector('dialog[open], .menu') && view && matchMedia('(max-width: 700px)').matches) back();
     else return;
     event.preventDefault();
+  }
+
+  /** A file that is dropped beside the messages would be opened in place of the page. @param {DragEvent} event */
+  function onDrag(event) {
+    if (event.defaultPrevented || event.dataTransfer?.types.includes('Files') !== true) return;
+    event.preventDefault();
+    event.dataTransfer.dropEffect = 'none';
   }
 
   function destroy() {
@@ -141,20 +162,47 @@ export function mountShell(root, chat, options) {
     for (const dialog of document.querySelectorAll('dialog[open]')) /** @type {HTMLDialogElement} */ (dialog).close();
     removeEventListener('popstate', fromAddress);
     removeEventListener('keydown', onKey);
+    removeEventListener('dragover', onDrag);
+    removeEventListener('drop', onDrag);
   }
 
   /** In another language everything is made anew; the connection and what was written stay. */
   function remount() {
     destroy();
-    mountShell(root, chat, options);
+    // What is shown while no page looks speaks the same language.
+    chat.push.worker = workerAddress();
+    void chat.push.restore().catch(() => {});
+    end = mountShell(root, chat, options).destroy;
   }
 
-  const offs = [chat.on('state', showState), chat.on('badge', showBadge)];
+  let end = destroy;
+  const offs = [chat.on('state', showState), chat.on('badge', showBadge), watchNotifications(chat, (id) => go(id))];
   addEventListener('popstate', fromAddress);
   addEventListener('keydown', onKey);
+  addEventListener('dragover', onDrag);
+  addEventListener('drop', onDrag);
   showState();
   showBadge();
   fromAddress();
   if (new URLSearchParams(location.search).has('debug')) toggleDebug();
-  return { destroy };
+  return { destroy: () => end() };
+}
+
+/**
+ * Where the connection stands. Its button stays the same one while the seconds are counted, so that it can be pressed and keeps the focus.
+ * @param {() => void} onAgain
+ */
+function connectionLine(onAgain) {
+  const words = h('span');
+  const again = h('button', { type: 'button', class: 'link-button', 'data-testid': 'try-now', on: { click: onAgain } }, t('try_now'));
+  const element = h('div', { class: 'connection' }, h('span', { class: 'dot' }), words, again);
+  return {
+    element,
+    /** @param {string} phase @param {string} text */
+    show(phase, text) {
+      element.dataset.phase = phase;
+      words.textContent = text;
+      again.hidden = phase !== 'waiting';
+    },
+  };
 }

@@ -57,7 +57,7 @@ export class TimelineView {
     this.options = options;
     this.head = h('div', { class: 'edge' });
     this.tail = h('div', { class: 'edge' });
-    this.rows = h('div', { class: 'entries', role: 'log', 'aria-label': t('messages'), 'aria-live': 'polite', 'aria-relevant': 'additions', 'data-testid': 'messages' });
+    this.rows = h('div', { class: 'entries', role: 'log', 'aria-label': t('messages'), 'aria-live': 'off', 'data-testid': 'messages' });
     this.inner = h('div', { class: 'timeline-inner' }, this.head, this.rows, this.tail);
     this.element = h('div', { class: 'timeline', 'data-testid': 'timeline', tabindex: '-1' }, this.inner);
     this.place = new Place(this.element, this.rows);
@@ -220,6 +220,8 @@ export class TimelineView {
       if (this.rows.children[place] !== node) this.rows.insertBefore(node, this.rows.children[place] ?? null);
     });
     for (const [key, { row }] of this.#rows) if (!keep.has(row)) this.#rows.delete(key);
+    // Tab leads to the newest row, unless the keyboard is in the rows already.
+    if (!this.rows.contains(document.activeElement)) this.#lead(wanted.findLast((node) => node.tagName === 'ARTICLE'));
     const { hasOlder, hasNewer } = this.conversation.timeline;
     this.#edge(this.head, 'older', hasOlder, this.#from === 0);
     this.#edge(this.tail, 'newer', hasNewer, this.#to === this.#entries.length);
@@ -266,6 +268,10 @@ export class TimelineView {
     if (!kept) {
       kept = { row: h('div', { class: `divider ${kind}`, role: 'separator', 'data-testid': kind }, h('span', null, text)), signature: text };
       this.#rows.set(key, kept);
+    } else if (kept.signature !== text) {
+      // Today is yesterday by now.
+      fill(kept.row, h('span', null, text));
+      kept.signature = text;
     }
     return kept.row;
   }
@@ -282,10 +288,10 @@ export class TimelineView {
       this.#rows.set(key, kept);
     }
     if (kept.signature !== now) {
-      const focused = kept.row.contains(document.activeElement);
+      const back = focusWithin(kept.row);
       fillRow(kept.row, entry, context);
       kept.signature = now;
-      if (focused && !kept.row.contains(document.activeElement)) kept.row.focus({ preventScroll: true });
+      back();
     }
     return kept.row;
   }
@@ -372,11 +378,21 @@ export class TimelineView {
     this.element.scrollTop = this.element.scrollHeight;
   }
 
+  /** @type {HTMLElement | undefined} */
+  #led;
+
+  /** The one row that Tab leads to. @param {HTMLElement | undefined} row */
+  #lead(row) {
+    if (this.#led === row) return;
+    if (this.#led) this.#led.tabIndex = -1;
+    if (row) row.tabIndex = 0;
+    this.#led = row;
+  }
+
   /** @param {Element | null | undefined} row */
   #focusRow(row) {
     if (!(row instanceof HTMLElement)) return;
-    for (const other of this.rows.querySelectorAll('article[tabindex="0"]')) other.setAttribute('tabindex', '-1');
-    row.tabIndex = 0;
+    this.#lead(row);
     row.focus({ preventScroll: true });
     row.scrollIntoView({ block: 'nearest' });
   }
@@ -399,6 +415,19 @@ export class TimelineView {
     else return;
     event.preventDefault();
   }
+}
+
+/**
+ * Keeps the focus on what it is on while a row is drawn anew: on the same button of it, else on the row.
+ * @param {HTMLElement} row
+ * @returns {() => void} gives it back
+ */
+function focusWithin(row) {
+  const focused = document.activeElement;
+  if (!(focused instanceof HTMLElement) || focused === row || !row.contains(focused)) return () => {};
+  const alike = () => /** @type {HTMLElement[]} */ ([...row.querySelectorAll(focused.dataset.testid ? `[data-testid="${CSS.escape(focused.dataset.testid)}"]` : focused.localName)]);
+  const place = alike().indexOf(focused);
+  return () => (alike()[place] ?? row).focus({ preventScroll: true });
 }
 
 /** @param {Entry} entry @returns {string | number | null} */
