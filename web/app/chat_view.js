@@ -2,6 +2,7 @@
  * One conversation: its head, its messages, the field.
  */
 
+import { Backoff } from '../client/backoff.js';
 import { mediaOf } from './attachments.js';
 import { Composer } from './composer.js';
 import { closeMenu, notice } from './dialog.js';
@@ -41,6 +42,12 @@ export class ChatView {
   #speakTimer;
   /** A message that is to be shown once there are any. @type {number | undefined} */
   #wanted;
+  #opening = false;
+  /** It could not be opened, and may be later. */
+  #failed = false;
+  #tries = new Backoff({ baseMs: 1_000 });
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #triesTimer;
 
   /**
    * @param {Page} page
@@ -69,11 +76,17 @@ export class ChatView {
     this.#showHead();
   }
 
-  /** @param {number} [seq] a message to show */
-  async open(seq) {
+  /**
+   * @param {number} [seq] a message to show
+   * @param {boolean} [quietly] what is shown stays until it has come to something
+   */
+  async open(seq, quietly) {
+    if (this.#opening) return;
     const { chat } = this.page;
+    clearTimeout(this.#triesTimer);
+    this.#opening = true;
     this.#wanted = seq;
-    fill(this.body, h('div', { class: 'edge' }, h('span', { class: 'spinner', role: 'img', 'aria-label': t('loading') })));
+    if (!quietly) fill(this.body, h('div', { class: 'edge' }, h('span', { class: 'spinner', role: 'img', 'aria-label': t('loading') })));
     /** @type {import('./types.js').Summary} */
     let info;
     try {
@@ -83,10 +96,13 @@ export class ChatView {
       const around = seq ?? (me && me.unread > 20 ? me.read_seq : undefined);
       await this.conversation.open(around === undefined ? {} : { around });
     } catch (error) {
-      if (!this.#gone) this.#showFault(error, seq);
+      if (!this.#gone) this.#showFault(error);
       return;
+    } finally {
+      this.#opening = false;
     }
     if (this.#gone) return;
+    this.#failed = false;
     this.#mount(info);
     if (this.#wanted !== undefined) this.show(this.#wanted);
   }
@@ -97,8 +113,15 @@ export class ChatView {
     if (this.#timeline) void told(this.#timeline.show(seq));
   }
 
+  /** Tries again what failed for want of a connection. */
+  again() {
+    if (this.#failed) void this.open(this.#wanted, true);
+    else this.#timeline?.again();
+  }
+
   destroy() {
     this.#gone = true;
+    clearTimeout(this.#triesTimer);
     clearTimeout(this.#readersTimer);
     clearTimeout(this.#speakTimer);
     closeMenu();
@@ -286,12 +309,21 @@ export class ChatView {
     }
   }
 
-  /** @param {unknown} error @param {number} [seq] */
-  #showFault(error, seq) {
+  /** @param {unknown} error */
+  #showFault(error) {
+    const { status, retryAfter } = /** @type {{ status?: number, retryAfter?: number | null }} */ (error);
     // What is no id at all, the gateway refuses in other words.
-    const unknown = [400, 404, 422].includes(/** @type {{ status?: number }} */ (error).status ?? 0);
-    const again = h('button', { type: 'button', class: 'button', on: { click: () => void this.open(seq) } }, t('retry'));
-    fill(this.body, h('div', { class: 'empty', role: 'alert', 'data-testid': 'fault' }, unknown ? t('not_found') : `${t('load_failed')} ${inWords(error)}`, unknown ? null : again));
+    const unknown = [400, 404, 422].includes(status ?? 0);
+    this.#failed = !unknown;
+    if (this.#failed) {
+      const pause = this.#tries.next({ atLeastMs: Math.max(1, retryAfter ?? 0) * 1_000 });
+      this.#triesTimer = setTimeout(() => this.again(), pause);
+    }
+    const words = unknown ? t('not_found') : `${t('load_failed')} ${inWords(error)}`;
+    // Read out once, however often it is tried.
+    if (this.body.querySelector('[data-testid=fault] span')?.textContent === words) return;
+    const again = h('button', { type: 'button', class: 'button', on: { click: () => void this.open(this.#wanted) } }, t('retry'));
+    fill(this.body, h('div', { class: 'empty', role: 'alert', 'data-testid': 'fault' }, h('span', null, words), unknown ? null : again));
     fill(this.name, unknown ? '' : this.name.textContent);
   }
 

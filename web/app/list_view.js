@@ -125,6 +125,11 @@ export class ListView {
     if (loaded && hasMore && !this.#loading && !this.#failed) void this.#more();
   }
 
+  /** Tries again what could not be loaded. */
+  again() {
+    if (this.#failed && !this.#loading) void this.#more();
+  }
+
   async #more() {
     this.#loading = true;
     this.#failed = null;

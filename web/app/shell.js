@@ -116,7 +116,14 @@ export function mountShell(root, chat, options) {
     const words = phase === 'waiting' && left > 0 ? t('waiting_until', { n: left }) : t(phase === 'signed-out' ? 'signed_out' : phase);
     for (const line of lines) line.show(phase, words);
     const name = t(phase === 'signed-out' ? 'signed_out' : phase);
-    if (name !== told) speak((told = name));
+    if (name !== told) {
+      speak((told = name));
+      // What failed while there was no connection is not left to a button.
+      if (phase === 'live') {
+        list.again();
+        view?.again();
+      }
+    }
     if (phase === 'waiting' && left > 0) countdown = setTimeout(showState, 1_000);
   }
 

@@ -346,6 +346,11 @@ export class TimelineView {
     }
   }
 
+  /** Tries again what could not be loaded. */
+  again() {
+    for (const side of /** @type {const} */ (['older', 'newer'])) if (this.#failed[side]) void this.#load(side);
+  }
+
   /** @param {'older' | 'newer'} side */
   async #load(side) {
     if (this.#loading[side]) return;

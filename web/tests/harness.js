@@ -161,7 +161,7 @@ export class World {
 
 /**
  * A proxy between client and gateway that does as it is told. Each request is shown to `rule`, which may say
- * 'cut' (at once), 'hang', { status, headers?, body? } (instead of asking), { after: status } (asks, then answers that), { delayMs }.
+ * 'cut' (at once), 'hang', { status, headers?, body? } (instead of asking), { after: status, 'cut' or 'hang' } (asks, then answers that), { delayMs }.
  * `trickle` passes answers on byte by byte; `cutAll` breaks everything that is open; `down` refuses connections.
  */
 export class HostileProxy {
@@ -222,7 +222,7 @@ export class HostileProxy {
             answer.on('error', () => response.destroy());
             if (what.after) {
                 answer.resume();
-                answer.on('end', () => (what.after === 'cut' ? request.socket.destroy() : response.writeHead(what.after).end()));
+                if (what.after !== 'hang') answer.on('end', () => (what.after === 'cut' ? request.socket.destroy() : response.writeHead(what.after).end()));
                 return;
             }
             response.writeHead(answer.statusCode, answer.headers);

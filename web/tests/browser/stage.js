@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
 import { freePort, until, World } from '../harness.js';
@@ -15,10 +15,10 @@ export const WAIT_MS = 30_000;
 
 /** nginx with the configuration that `deploy` hands out, on ports of a test's own. */
 class Front {
-    static async start(folder, gateways) {
+    /** `readWithin`: after what time without an answer it gives one of its own. */
+    static async start(folder, gateways, { readWithin = '40s' } = {}) {
         const front = new Front();
-        front.folder = path.join(folder, 'nginx');
-        await mkdir(front.folder);
+        front.folder = await mkdtemp(path.join(folder, 'nginx-'));
         [front.plain, front.secure] = [await freePort(), await freePort()];
         execFileSync('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2', '-subj', '/CN=localhost',
             '-keyout', `${front.folder}/key.pem`, '-out', `${front.folder}/cert.pem`], { stdio: 'ignore' });
@@ -33,6 +33,7 @@ class Front {
             ['worker_processes auto;', `worker_processes 1; daemon off; pid ${front.folder}/pid;`],
             ['worker_rlimit_nofile 65536;', ''],
             ['worker_connections 16384;', 'worker_connections 512;'],
+            ['proxy_read_timeout 40s;', `proxy_read_timeout ${readWithin};`],
             ['http {\n', `http {\n${temporary}\n`],
         ]) {
             assert.ok(text.includes(theirs), `deploy/nginx.conf no longer says ${theirs}`);
@@ -83,6 +84,11 @@ export class Stage {
         await this.browser?.close();
         await this.front?.cut();
         await this.world?.stop();
+    }
+
+    /** Another nginx, before what stands at these ports; to be cut by who asked for it. */
+    another(upstreams, options) {
+        return Front.start(this.world.folder, upstreams, options);
     }
 
     /** Stops a gateway as a rolling restart does, and starts it again at its address. */
