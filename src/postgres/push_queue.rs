@@ -276,6 +276,23 @@ impl Archive {
         .await
     }
 
+    /// The hosts that took a push within the last `within_ms`, at most `limit`.
+    ///
+    /// # Errors
+    /// When the archive does not answer.
+    pub async fn willing_push_hosts(&self, within_ms: u64, limit: u64) -> Result<Vec<String>, ArchiveError> {
+        self.unit("willing_push_hosts", move |connection| {
+            Box::pin(async move {
+                let hosts = sqlx::query_scalar(
+                    "SELECT DISTINCT host FROM push_queue
+                     WHERE sent_at_ms > (extract(epoch FROM statement_timestamp()) * 1000)::bigint - $1 LIMIT $2",
+                );
+                Ok(hosts.bind(bound(within_ms)).bind(bound(limit)).fetch_all(connection).await?)
+            })
+        })
+        .await
+    }
+
     /// Claims for `hold_ms` up to `limit` browsers that wait to be woken, those first that have waited longest, at hosts that have room for them.
     ///
     /// # Errors

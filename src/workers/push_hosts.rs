@@ -20,7 +20,7 @@ const FAILURES_MAX: u32 = 3;
 /// Time within which a host answers that does not keep calls waiting.
 const QUICK: Duration = Duration::from_secs(2);
 /// For how long after its last call a host is remembered.
-const KEPT: Duration = Duration::from_secs(3_600);
+pub(super) const KEPT: Duration = Duration::from_secs(3_600);
 
 /// How many calls are under way to each host, and what the hosts did lately.
 #[derive(Debug)]
@@ -69,6 +69,14 @@ impl Hosts {
     /// For a worker that has so many calls under way at most.
     pub(super) fn new(calls_max: u64) -> Self {
         Self { half: (calls_max / 2).max(1), known: Mutex::default() }
+    }
+
+    /// These took pushes lately, from others or before this worker was started: who they are must not be found out anew among dead ones.
+    pub(super) fn recall(&self, willing: Vec<String>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for host in willing {
+            known.entry(host).or_insert(HostState { called_at: Some(Instant::now()), took: true, quick: true, ..HostState::default() });
+        }
     }
 
     pub(super) fn begin(self: &Arc<Self>, host: &str) -> Call {
@@ -216,6 +224,8 @@ mod tests {
         hosts.begin("good").ended(Met::Took, AT_ONCE);
         assert_eq!(rooms(&hosts, &["a"]), expected(&[("a", 1)]));
         assert_eq!(hosts.rooms(&waiting(&["a"]), false)[0], HostRoom { host: "good".into(), most: 2 });
+        hosts.recall(vec!["other".into(), "good".into()]);
+        assert_eq!(rooms(&hosts, &["a", "other"]), expected(&[("other", 2), ("a", 1)]));
         hosts.forget();
         assert!(!hosts.known.lock().unwrap().is_empty());
     }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::WorkError;
-use super::push_hosts::{Call, Hosts, Met};
+use super::push_hosts::{Call, Hosts, KEPT, Met};
 use super::repeat::{Next, Worker};
 use super::send_webhooks::pause_ms;
 use crate::actions::Stores;
@@ -56,6 +56,7 @@ pub struct SendPushes {
     stop: CancellationToken,
     /// The host up to which hosts were looked at, in the order of their names; the next look begins behind it.
     looked_to: String,
+    recalled: bool,
     measured_at: Option<Instant>,
 }
 
@@ -65,7 +66,7 @@ impl SendPushes {
     pub fn new(stores: Arc<Stores>) -> Self {
         let hosts = Arc::new(Hosts::new(stores.settings.push_calls_max));
         let (ended, stop) = (Arc::default(), CancellationToken::new());
-        Self { stores, calls: JoinSet::new(), hosts, ended, stop, looked_to: String::new(), measured_at: None }
+        Self { stores, calls: JoinSet::new(), hosts, ended, stop, looked_to: String::new(), recalled: false, measured_at: None }
     }
 
     /// Waits until the calls under way have been answered, and begins no more.
@@ -102,6 +103,11 @@ impl SendPushes {
         let free = settings.push_calls_max.saturating_sub(self.calls.len() as u64);
         if free == 0 {
             return Ok(false);
+        }
+        if !self.recalled {
+            let within_ms = u64::try_from(KEPT.as_millis()).unwrap_or(u64::MAX);
+            self.hosts.recall(self.stores.archive.willing_push_hosts(within_ms, HOSTS_MAX).await?);
+            self.recalled = true;
         }
         let waiting = self.stores.archive.waiting_push_hosts(&self.looked_to, HOSTS_MAX).await?;
         let end = waiting.get(HOSTS_MAX as usize - 1).map_or("", |last| &last.host);

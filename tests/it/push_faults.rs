@@ -15,6 +15,15 @@ use crate::harness::push_service::{Browser, FLAGS, PushService};
 use crate::harness::{Fleet, PATIENCE, ProcessFleet, RedisKind, Reply, User, eventually};
 use crate::push::{count, nothing_waits};
 
+/// The same for processes.
+const ENVS: [(&str, &str); 5] = [
+    ("SEQLINE_VAPID_PRIVATE_KEY", FLAGS[1]),
+    ("SEQLINE_VAPID_SUBJECT", FLAGS[3]),
+    ("SEQLINE_PUSH_ALLOW_LOOPBACK", "true"),
+    ("SEQLINE_PUSH_DELAY_MS", "0"),
+    ("SEQLINE_PUSH_INTERVAL_MS", "0"),
+];
+
 fn flags<'a>(more: &[&'a str]) -> Vec<&'a str> {
     FLAGS.iter().copied().chain(more.iter().copied()).collect()
 }
@@ -135,17 +144,20 @@ async fn a_service_that_is_silent_holds_up_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn however_many_hosts_are_dead_the_others_are_served() {
     let willing = [PushService::willing().await, PushService::willing().await];
-    let more = ["--push-calls-max", "4", "--push-timeout-ms", "120000"];
-    let fleet = Fleet::start_with(RedisKind::Single, 1, 1, &flags(&more)).await;
+    let more = [("SEQLINE_PUSH_TIMEOUT_MS", "120000"), ("SEQLINE_PUSH_CALLS_MAX", "4")];
+    let mut fleet = ProcessFleet::start_with(RedisKind::Single, 1, 1, &[&ENVS[..], &more].concat()).await;
     let (ann, mallory) = (fleet.client(0, &User::new("ann")), fleet.client(0, &User::new("mallory")));
     let browsers = willing.each_ref().map(|service| Browser::new(service, "dan"));
     for browser in &browsers {
         browser.register(&fleet.client(0, &User::new("dan")), true).await.expect(201);
     }
-    ann.send_to_peer("dan", "k0", "hello").await.expect(201);
-    for (service, browser) in willing.iter().zip(&browsers) {
-        service.has_taken(browser, 1, PATIENCE).await;
-    }
+    let written_to_dan = async |n: usize| {
+        ann.send_to_peer("dan", &format!("k{n}"), "hello").await.expect(201);
+        for (service, browser) in willing.iter().zip(&browsers) {
+            service.has_taken(browser, n, PATIENCE).await;
+        }
+    };
+    written_to_dan(1).await;
     let called = Arc::new(AtomicUsize::new(0));
     let mut dead = tokio::task::JoinSet::new();
     for n in 0..16 {
@@ -165,13 +177,17 @@ async fn however_many_hosts_are_dead_the_others_are_served() {
     }
     ann.send_to_peer("mallory", "k", "hello").await.expect(201);
     eventually("dead ones are called", PATIENCE, async || called.load(Ordering::SeqCst) > 0).await;
-    for n in 1..4 {
-        ann.send_to_peer("dan", &format!("k{n}"), "hello").await.expect(201);
-        for (service, browser) in willing.iter().zip(&browsers) {
-            service.has_taken(browser, n + 1, PATIENCE).await;
-        }
+    for n in 2..5 {
+        written_to_dan(n).await;
     }
     assert!(called.load(Ordering::SeqCst) <= 2, "half of the calls at most");
+    // A worker that begins anew does not begin with the dead.
+    fleet.workers[0].kill().await;
+    let successor = fleet.add_worker();
+    fleet.workers[successor].wait_ready().await;
+    eventually("others of the dead are called", PATIENCE, async || called.load(Ordering::SeqCst) >= 4).await;
+    written_to_dan(5).await;
+    assert!(called.load(Ordering::SeqCst) <= 4, "half of the calls at most");
 }
 
 /// What answers, and then never comes to the end of it.
@@ -199,13 +215,7 @@ async fn an_answer_that_drips_keeps_no_call_open() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_is_killed_while_it_pushes_loses_nothing() {
     let service = PushService::start(|pushed| if pushed.path.ends_with("bob") { Reply::Silence } else { Reply::Status(201) }).await;
-    let envs = [
-        ("SEQLINE_VAPID_PRIVATE_KEY", FLAGS[1]),
-        ("SEQLINE_VAPID_SUBJECT", FLAGS[3]),
-        ("SEQLINE_PUSH_ALLOW_LOOPBACK", "true"),
-        ("SEQLINE_PUSH_DELAY_MS", "0"),
-        ("SEQLINE_PUSH_TIMEOUT_MS", "1000"),
-    ];
+    let envs = [&ENVS[..], &[("SEQLINE_PUSH_TIMEOUT_MS", "1000")]].concat();
     let mut fleet = ProcessFleet::start_with(RedisKind::Single, 2, 1, &envs).await;
     let ann = User::new("ann");
     let browsers = ["bob", "cid"].map(|name| Browser::new(&service, name));
