@@ -216,8 +216,9 @@ export class ChatView {
   #speakSoon(message) {
     if (message.sender === this.page.chat.me || message.kind === 'system' || document.visibilityState === 'hidden') return;
     this.#unspoken.push(message);
-    clearTimeout(this.#speakTimer);
-    this.#speakTimer = setTimeout(() => {
+    // Counted from the first: in a busy group there is never a pause.
+    this.#speakTimer ??= setTimeout(() => {
+      this.#speakTimer = undefined;
       const [first, ...more] = this.#unspoken.splice(0);
       if (first) speak(more.length > 0 ? tn('spoken', more.length + 1) : `${this.page.people.name(first.sender)}: ${inShort(first)}`);
     }, SPEAK_AFTER_MS);

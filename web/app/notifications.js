@@ -6,7 +6,7 @@ import { currentLanguage } from './words.js';
 
 /** @typedef {import('./types.js').Chat} Chat */
 
-/** How long signing out waits for the gateway to forget this browser, in milliseconds. */
+/** How long signing out waits for the gateway to forget this browser, and then for the browser to forget it, in milliseconds. */
 const FORGET_WITHIN_MS = 3_000;
 
 /** Address of the worker; it speaks the page's language. */
@@ -51,14 +51,17 @@ export function watchNotifications(chat, open) {
   };
 }
 
-/** Who comes next at this browser is not to see what is written to who was here. @param {Chat} chat */
+/** Who comes next at this browser is not to see what is written to who was here. Takes a bounded time, whatever hangs. @param {Chat} chat */
 export async function endNotifications(chat) {
-  const registration = await workers()?.getRegistration().catch(() => undefined);
-  if (!registration) return;
   const late = new Promise((resolve) => setTimeout(resolve, FORGET_WITHIN_MS));
+  const registration = await Promise.race([workers()?.getRegistration().catch(() => undefined), late]);
+  if (!registration) return;
   await Promise.race([chat.push.disable().catch(() => {}), late]);
-  // Where the gateway could not be told, the browser's own end of it goes all the same.
-  const left = await registration.pushManager?.getSubscription().catch(() => null);
-  await left?.unsubscribe().catch(() => {});
-  await tell({ type: 'seqline:clear' }).catch(() => {});
+  const rest = async () => {
+    // Where the gateway could not be told, the browser's own end of it goes all the same.
+    const left = await registration.pushManager?.getSubscription().catch(() => null);
+    await left?.unsubscribe().catch(() => {});
+    await tell({ type: 'seqline:clear' }).catch(() => {});
+  };
+  await Promise.race([rest(), new Promise((resolve) => setTimeout(resolve, FORGET_WITHIN_MS))]);
 }

@@ -57,7 +57,7 @@ test('pictures are dropped and pasted: into their places, others refused once, n
     assert.deepEqual(await notices(page), ['Pictures are PNG, JPEG, GIF or WebP.']);
     assert.equal(await hand(page, 'paste', { files: [png('b.png')] }), true);
     await until(async () => (await by(page, 'attachment').count()) === 2, 'two pictures', WAIT_MS);
-    assert.equal((await by(page, 'composer').inputValue()).trim(), 'Here: [picture 1]  [picture 2]'.trim().replace('  ', ' '));
+    assert.equal((await by(page, 'composer').inputValue()).trim(), 'Here: [picture 1] [picture 2]');
     // A table from an office program: words, and a picture of them.
     assert.equal(await hand(page, 'paste', { files: [png('table.png')], words: { 'text/plain': 'a\tb', 'text/html': '<table></table>' } }), false);
     // Beside the messages the browser would open the file.
@@ -150,12 +150,11 @@ test('what was not sent stays: with its pictures, through another language, and 
     await by(page, 'composer').press('Enter');
     await by(page, 'picture').waitFor();
     await shows(page, ['before ']);
-    await person.context.close();
 
     // Somebody else at the same tab.
-    const carl = await stage.person(bob, stage.front.http1);
-    people.push(carl);
-    const tab = await carl.context.newPage();
+    const again = await stage.person(bob, stage.front.http1);
+    people.push(again);
+    const tab = await again.context.newPage();
     await tab.addInitScript('delete window.seqlineGetToken;');
     await tab.goto(`${stage.front.http1}/?c=${id}#token=${stage.world.token(bob)}`);
     await by(tab, 'composer').fill('only mine');
@@ -210,4 +209,55 @@ test('leave to notify: who closes the question can be asked again, who says no i
     await by(page, 'push').click();
     await by(page, 'push-denied').waitFor();
     assert.equal(await by(page, 'push-denied').evaluate((line) => document.activeElement === line), true);
+});
+
+test('what others write is read out once, together, and not what one wrote oneself or what is elsewhere', { timeout: 60_000 }, async () => {
+    const { page, ann, bob, where } = await scene();
+    const other = await stage.api(ann, 'POST', '/v1/conversations', { kind: 'group', title: 'Other', members: [bob] });
+    await page.evaluate(() => {
+        window.heard = [];
+        new MutationObserver(([{ target }]) => window.heard.push(target.textContent)).observe(document.querySelector('[data-testid=spoken]'), { childList: true });
+    });
+    const write = (at, body) => stage.api(ann, 'POST', `${at}/messages`, { client_id: crypto.randomUUID(), body });
+    await say(page, 'mine');
+    await shows(page, ['mine']);
+    await write(`/v1/conversations/${other.id}`, 'elsewhere');
+    await write(where, 'Soup?');
+    const heard = () => page.evaluate(() => window.heard);
+    await until(async () => (await heard()).length === 1, 'it is read out', WAIT_MS);
+    // Together or one by one, as they come; each once.
+    for (const body of ['One', 'Two', 'Three']) await write(where, body);
+    const said = async () => (await heard()).slice(1).reduce((sum, words) => sum + Number(/^(\d+) new/.exec(words)?.[1] ?? 1), 0);
+    await until(async () => (await said()) >= 3, 'the others too', WAIT_MS);
+    assert.equal(await said(), 3);
+    assert.match((await heard())[0], /ann.*Soup\?/);
+    assert.doesNotMatch((await heard()).join(), /mine|elsewhere/);
+});
+
+test('a notification that is clicked opens its conversation in the page that is there; signing out takes all of them away', { timeout: 60_000 }, async () => {
+    const { page, ann, bob, person } = await scene();
+    const other = await stage.api(ann, 'POST', '/v1/conversations', { kind: 'group', title: 'Other', members: [bob] });
+    const answered = await page.evaluate((conversation_id) => new Promise((resolve) => {
+        const { port1, port2 } = new MessageChannel();
+        port1.onmessage = ({ data }) => resolve(data);
+        navigator.serviceWorker.dispatchEvent(new MessageEvent('message', { data: { type: 'seqline:open', conversation_id }, ports: [port2] }));
+    }), other.id);
+    assert.equal(answered, true, 'or the worker would load the page anew');
+    await page.locator(`[data-testid=chat][data-id="${other.id}"] [data-testid=composer]`).waitFor();
+
+    const tab = await person.context.newPage();
+    await tab.addInitScript('delete window.seqlineGetToken;');
+    await tab.goto(`${stage.front.http1}/#token=${stage.world.token(bob)}`);
+    await by(tab, 'settings').waitFor();
+    await person.context.grantPermissions(['notifications']);
+    const shown = () => tab.evaluate(async () => (await (await navigator.serviceWorker.ready).getNotifications()).length);
+    await tab.evaluate(async () => {
+        await navigator.serviceWorker.register('/sw.js', { type: 'module' });
+        await (await navigator.serviceWorker.ready).showNotification('Ann', { body: 'hello', data: { conversation_id: 'x', seq: 1 } });
+    });
+    await until(async () => (await shown()) === 1, 'it is shown', WAIT_MS);
+    await by(tab, 'settings').click();
+    await by(tab, 'sign-out').click();
+    await by(tab, 'token').waitFor();
+    await until(async () => (await shown()) === 0, 'it is gone', WAIT_MS);
 });
