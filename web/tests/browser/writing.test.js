@@ -253,7 +253,7 @@ test('a notification that is clicked opens its conversation in the page that is 
     const shown = () => tab.evaluate(async () => (await (await navigator.serviceWorker.ready).getNotifications()).length);
     await tab.evaluate(async () => {
         await navigator.serviceWorker.register('/sw.js', { type: 'module' });
-        await (await navigator.serviceWorker.ready).showNotification('Ann', { body: 'hello', data: { conversation_id: 'x', seq: 1 } });
+        await (await navigator.serviceWorker.ready).showNotification('Ann', { body: 'hello', data: { conversation_id: 'x', seq: 1 }, requireInteraction: true });
     });
     await until(async () => (await shown()) === 1, 'it is shown', WAIT_MS);
     await by(tab, 'settings').click();
