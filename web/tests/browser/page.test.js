@@ -1,5 +1,6 @@
 // Two people in real browsers, behind nginx, while things go wrong.
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { after, afterEach, before, test } from 'node:test';
 import { HostileProxy, name, until } from '../harness.js';
 import { bodies, by, say, shows, Stage, WAIT_MS } from './stage.js';
@@ -207,8 +208,21 @@ test('asleep for longer than the log keeps: all can be scrolled to, in order', {
 });
 
 test('older messages come in and the one in view stays where it is', { timeout: 120_000 }, async () => {
-    const { bt, ann, where } = await pair(stage.front.http1);
-    for (let n = 1; n <= 160; n += 1) await stage.api(ann, 'POST', `${where}/messages`, { client_id: name('k'), body: `m ${n}\n`.repeat((n % 4) + 1).trim() });
+    const { bt, b, ann, where } = await pair(stage.front.http1);
+    const bytes = await readFile(new URL('../../../deploy/screenshots/phone-dark.png', import.meta.url));
+    const headers = { Authorization: `Bearer ${stage.world.token(ann)}`, 'Content-Type': 'image/png' };
+    const upload = async () => (await (await fetch(`${stage.gateways[0].url}/v1/media`, { method: 'POST', headers, body: bytes })).json()).id;
+    for (let n = 1; n <= 160; n += 1) {
+        const shown = n % 5 === 0 ? { kind: 'image', media: [await upload()] } : {};
+        await stage.api(ann, 'POST', `${where}/messages`, { client_id: name('k'), body: `m ${n}\n`.repeat((n % 4) + 1).trim(), ...shown });
+    }
+    // Pictures come when one has scrolled on.
+    let pictures = 0;
+    await b.context.route(/\/media\//, async (route) => {
+        pictures += 1;
+        await new Promise((resolve) => setTimeout(resolve, 150));
+        await route.continue();
+    });
     await bt.reload();
     await until(async () => (await bodies(bt)).length > 20, 'the newest are there', WAIT_MS);
     const moved = await by(bt, 'timeline').evaluate(async (timeline) => {
@@ -229,6 +243,7 @@ test('older messages come in and the one in view stays where it is', { timeout: 
         return { most, seq: -1 };
     });
     assert.ok(moved.most <= 1 && moved.seq === 1, JSON.stringify(moved));
+    assert.ok(pictures >= 5, `${pictures} pictures`);
 });
 
 test('a token that ends, and a restart of both gateways, one after the other: nobody notices', { timeout: 150_000 }, async () => {
